@@ -1,0 +1,33 @@
+"""maskwright: a token that is padded, masked or dropped changes nothing and costs nothing.
+
+Names are loaded on first use, so that the command line can print its help without importing torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from maskwright._version import __version__
+
+if TYPE_CHECKING:
+    from maskwright.core.layout import Layout
+    from maskwright.encoders.pack import pack, unpack
+
+_HOMES = {
+    "Layout": "maskwright.core.layout",
+    "pack": "maskwright.encoders.pack",
+    "unpack": "maskwright.encoders.pack",
+}
+
+__all__ = ["Layout", "__version__", "pack", "unpack"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'maskwright' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
