@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # One torch thread a test process and one process a core: quicker than one process with all the threads.
-PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/pytest -n auto
+PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/pytest -n auto --dist loadgroup
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all lint docs lock build clean
