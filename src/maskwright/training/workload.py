@@ -1,0 +1,87 @@
+"""The batches that `maskwright bench` times: the same texts in random order and grouped by length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+Batches = list[list[int]]
+
+_MEGABATCH = 50  # transformers groups by length within so many batches
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """The same texts, by index, cut into batches in two ways."""
+
+    random: Batches
+    grouped: Batches
+
+    @property
+    def rows(self) -> list[int]:
+        """Every text of a pass, once."""
+        return [row for batch in self.random for row in batch]
+
+
+def fit_workload(lengths: Sequence[int], batch_size: int, max_slots: float) -> tuple[int, int]:
+    """Rows a batch and batches a pass, so that a pass in random order has about `max_slots` slots.
+
+    A pass has 2 to 16 batches; the batch is halved until two of them fit, or hold two rows.
+
+    Example:
+        >>> fit_workload([50] * 100, batch_size=16, max_slots=4000)
+        (16, 5)
+        >>> fit_workload([500] * 100, batch_size=16, max_slots=4000)
+        (4, 2)
+    """
+    longest = float(np.quantile(lengths, 0.95))
+    batch_size = max(1, min(batch_size, len(lengths) // 2))
+    while batch_size > 2 and 2 * batch_size * longest > max_slots:
+        batch_size //= 2
+    n_batches = min(max(2, int(max_slots / (batch_size * longest))), 16)
+    return batch_size, min(n_batches, len(lengths) // batch_size)
+
+
+def draw_workload(lengths: Sequence[int], batch_size: int, n_batches: int, seed: int) -> Workload:
+    """Some batches of a length-grouped epoch, short to long, and the same texts in random order.
+
+    Example:
+        >>> work = draw_workload([3, 9, 4, 8], batch_size=2, n_batches=2, seed=0)
+        >>> sorted(map(sorted, work.grouped))
+        [[0, 2], [1, 3]]
+        >>> sorted(work.rows)
+        [0, 1, 2, 3]
+    """
+    rng = np.random.default_rng(seed)
+    n_rows = min(len(lengths), _MEGABATCH * batch_size) // batch_size * batch_size
+    epoch = _cut(sorted(rng.permutation(len(lengths))[:n_rows].tolist(), key=lengths.__getitem__), batch_size)
+    # The middle of each of n_batches equal parts, so that short and long batches are all represented.
+    grouped = [epoch[int((i + 0.5) * len(epoch) / n_batches)] for i in range(n_batches)]
+    rows = rng.permutation([row for batch in grouped for row in batch])
+    return Workload(_cut(rows.tolist(), batch_size), grouped)
+
+
+def count_slots(batches: Batches, lengths: Sequence[int]) -> int:
+    """The slots of the batches, each padded to its longest row.
+
+    Example:
+        >>> count_slots([[0, 1], [2]], [2, 6, 4])
+        16
+    """
+    return sum(len(batch) * max(lengths[row] for row in batch) for batch in batches)
+
+
+def padding_share(batches: Batches, lengths: Sequence[int]) -> float:
+    """The share in [0, 1) of slots that hold padding.
+
+    Example:
+        >>> padding_share([[0, 1], [2]], [2, 6, 4])
+        0.25
+    """
+    return 1 - sum(lengths[row] for batch in batches for row in batch) / count_slots(batches, lengths)
+
+
+def _cut(rows: list[int], batch_size: int) -> Batches:
+    return [rows[i : i + batch_size] for i in range(0, len(rows), batch_size)]
