@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.training.workload import count_slots, draw_workload, fit_workload, padding_share
+from maskwright.training.workload import count_slots, draw_workload, fit_workload
 
 LENGTHS = st.lists(st.integers(2, 512), min_size=1, max_size=97)
 
@@ -25,13 +25,14 @@ def test_both_orders_hold_the_same_texts_once(lengths: list[int], batch_size: in
 def test_grouping_never_adds_padding(lengths: list[int], seed: int) -> None:
     size, n_batches = fit_workload(lengths, 5, 1e4)
     work = draw_workload(lengths, size, n_batches, seed)
-    assert 0 <= padding_share(work.grouped, lengths) <= padding_share(work.random, lengths) < 1
+    n_tokens = sum(lengths[row] for row in work.rows)
+    assert n_tokens <= count_slots(work.grouped, lengths) <= count_slots(work.random, lengths)
 
 
 @given(length=st.integers(2, 512), n=st.integers(1, 97))
 def test_texts_of_one_length_need_no_padding(length: int, n: int) -> None:
     work = draw_workload([length] * n, *fit_workload([length] * n, 7, 1e4), seed=0)
-    assert padding_share(work.random, [length] * n) == 0
+    assert count_slots(work.random, [length] * n) == length * len(work.rows)
 
 
 @given(lengths=st.lists(st.integers(2, 512), min_size=64, max_size=97), max_slots=st.floats(4096, 1e6))

@@ -73,15 +73,5 @@ def count_slots(batches: Batches, lengths: Sequence[int]) -> int:
     return sum(len(batch) * max(lengths[row] for row in batch) for batch in batches)
 
 
-def padding_share(batches: Batches, lengths: Sequence[int]) -> float:
-    """The share in [0, 1) of slots that hold padding.
-
-    Example:
-        >>> padding_share([[0, 1], [2]], [2, 6, 4])
-        0.25
-    """
-    return 1 - sum(lengths[row] for batch in batches for row in batch) / count_slots(batches, lengths)
-
-
 def _cut(rows: list[int], batch_size: int) -> Batches:
     return [rows[i : i + batch_size] for i in range(0, len(rows), batch_size)]
