@@ -1,0 +1,54 @@
+"""What `maskwright` can do: one row a verb."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Verb(NamedTuple):
+    """`module` has `build_parser() -> Parser` and `run(options) -> int`; it is imported only when asked for."""
+
+    name: str
+    summary: str
+    module: str
+    example: str
+
+
+VERBS: tuple[Verb, ...] = (
+    Verb(
+        "demo",
+        "see it work: train, predict and compare on the bundled sample, in minutes",
+        "maskwright.cli.demo",
+        "maskwright demo",
+    ),
+    Verb(
+        "finetune",
+        "fine-tune an encoder on a task or on your own file",
+        "maskwright.cli.finetune",
+        "maskwright finetune --model google-bert/bert-base-chinese --task tnews --data tnews_public.zip",
+    ),
+    Verb(
+        "predict",
+        "labels and probabilities from a fine-tuned model",
+        "maskwright.cli.predict",
+        "maskwright predict --model run --input texts.jsonl --output predictions.csv",
+    ),
+    Verb(
+        "embed",
+        "one vector a text",
+        "maskwright.cli.embed",
+        "maskwright embed --model intfloat/multilingual-e5-small --input texts.txt --output vectors.npy",
+    ),
+    Verb(
+        "bench",
+        "what packing saves on your model, your text and your machine",
+        "maskwright.cli.bench",
+        "maskwright bench google-bert/bert-base-uncased texts.jsonl",
+    ),
+    Verb(
+        "families",
+        "which model families are packed exactly, and which are refused and why",
+        "maskwright.cli.families",
+        "maskwright families",
+    ),
+)

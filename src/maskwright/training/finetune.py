@@ -1,0 +1,186 @@
+"""Fine-tune an encoder on a task, from options to a run directory."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import EarlyStoppingCallback, EvalPrediction, TrainerCallback, TrainingArguments, set_seed
+
+from maskwright.data.collate import PaddingCollator
+from maskwright.data.encode import encode_examples
+from maskwright.data.tasks.base import TaskData
+from maskwright.encoders.pack import pack
+from maskwright.errors import InputError
+from maskwright.training import runs
+from maskwright.training.config import FinetuneConfig
+from maskwright.training.metrics import score
+from maskwright.training.models import load_tokenizer, new_classifier, resolve_max_length
+from maskwright.training.texts import DEV, TEST, TRAIN, labelled, training_data
+from maskwright.training.trainer import PackedTrainer
+
+
+@dataclass(frozen=True, slots=True)
+class FinetuneResult:
+    """What a run came to.
+
+    Units: `tokens_per_s` counts real tokens over training steps alone; `padding_avoided` is the share of the padded
+    batches' slots that were not computed (0 for a stock model); `train_s` includes evaluation and saving. Throughput
+    covers this process's run: of a resumed job, the part after going on.
+    """
+
+    output_dir: str
+    metrics: dict[str, float]
+    n_steps: int
+    n_tokens: int
+    tokens_per_s: float
+    padding_avoided: float
+    train_s: float
+    n_examples: dict[str, int]
+    n_truncated: dict[str, int]
+    max_length: int
+    skipped: dict[str, int] = field(default_factory=dict)
+    best_checkpoint: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+def run_finetune(
+    config: FinetuneConfig, data: TaskData | None = None, callbacks: Sequence[TrainerCallback] = ()
+) -> FinetuneResult:
+    """Train as told, and leave in `output_dir` a model that `from_pretrained` loads, with all that led to it.
+
+    Args:
+        config: the whole run; see `FinetuneConfig`.
+        data: examples at hand, instead of those the config names.
+        callbacks: transformers callbacks to run besides our own.
+
+    Raises:
+        InputError: data, options, model or output directory that cannot be used, in one line.
+    """
+    folder = Path(config.output_dir)
+    data = training_data(config) if data is None else data
+    tokenizer = load_tokenizer(config.tokenizer or str(config.model))
+    args = training_arguments(config, data)
+    checkpoint = runs.prepare_run(folder, overwrite=config.overwrite_output_dir, resume=config.resume_from_checkpoint)
+
+    set_seed(config.seed)
+    model = new_classifier(
+        data, tokenizer, model=config.model, from_config=config.from_config, overrides=config.config_overrides
+    )
+    max_length = resolve_max_length(config.max_length, model, tokenizer)
+    if config.packed:
+        pack(model, drop_rate=config.drop_rate, special_ids=tokenizer)
+    splits = {TRAIN: data.splits[TRAIN]}
+    splits |= {split: examples for split in (DEV, TEST) if (examples := labelled(data, split))}
+    encoded = {
+        split: encode_examples(examples, tokenizer, max_length, data.problem, data.n_labels)
+        for split, examples in splits.items()
+    }
+
+    trainer = PackedTrainer(
+        model,
+        args,
+        max_tokens_per_batch=config.max_tokens_per_batch,
+        train_dataset=encoded[TRAIN].dataset,
+        eval_dataset=encoded[DEV].dataset if DEV in encoded else None,
+        processing_class=tokenizer,
+        data_collator=PaddingCollator(tokenizer),
+        compute_metrics=scorer(data),
+        callbacks=[runs.MetricsLog(folder / "metrics.jsonl"), *_early_stopping(config, args), *callbacks],
+    )
+    is_main = trainer.is_world_process_zero()
+    if is_main:
+        runs.write_config(folder, config)
+    began = time.perf_counter()
+    output = trainer.train(resume_from_checkpoint=checkpoint)
+    train_s = time.perf_counter() - began
+    metrics = _final_metrics(trainer, {split: encoded[split].dataset for split in (DEV, TEST) if split in encoded})
+    trainer.save_model(config.output_dir)
+
+    seen = trainer.throughput
+    result = FinetuneResult(
+        output_dir=config.output_dir,
+        metrics=metrics,
+        n_steps=output.global_step,
+        n_tokens=seen.n_tokens,
+        tokens_per_s=seen.tokens_per_s,
+        padding_avoided=seen.padding_share if config.packed else 0.0,
+        train_s=train_s,
+        n_examples={split: len(examples) for split, examples in splits.items()},
+        n_truncated={split: part.n_truncated for split, part in encoded.items()},
+        max_length=max_length,
+        skipped=dict(data.skipped),
+        best_checkpoint=trainer.state.best_model_checkpoint,
+    )
+    if is_main:
+        runs.write_json(folder / "results.json", result.to_dict())
+        runs.write_model_card(folder, config, result.to_dict())
+    return result
+
+
+def training_arguments(config: FinetuneConfig, data: TaskData) -> TrainingArguments:
+    """The options as transformers' TrainingArguments.
+
+    Raises:
+        InputError: an unknown name in `training_arguments`, or values that transformers refuses.
+    """
+    known = set(inspect.signature(TrainingArguments).parameters)
+    for name in config.training_arguments:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean '{close[0]}'?" if close else ""
+            raise InputError(f"transformers has no training argument '{name}'{hint}", where="training_arguments")
+    values = {name: value for name, value in asdict(config).items() if name in known}
+    values.pop("resume_from_checkpoint")
+    if not values["activation_checkpointing"]:
+        del values["activation_checkpointing"]
+    if labelled(data, DEV):
+        values["metric_for_best_model"] = config.metric_for_best_model or data.metrics[0]
+        values["greater_is_better"] = values["metric_for_best_model"] not in {"loss", "mse", "mae"}
+        if config.early_stopping_patience is not None:
+            values["load_best_model_at_end"] = True
+    else:
+        values |= {"eval_strategy": "no", "load_best_model_at_end": False, "metric_for_best_model": None}
+    if values["eval_strategy"] == "no" or values["save_strategy"] == "no":
+        values["load_best_model_at_end"] = False
+    values |= {"dataloader_pin_memory": torch.cuda.is_available(), "average_tokens_across_devices": True}
+    try:
+        return TrainingArguments(**{**values, **config.training_arguments})
+    except (ValueError, TypeError) as error:
+        raise InputError(" ".join(str(error).split()), where="training_arguments") from error
+
+
+def scorer(data: TaskData) -> Callable[[EvalPrediction], dict[str, float]]:
+    """The task's metrics as transformers' `compute_metrics`."""
+
+    def compute(prediction: EvalPrediction) -> dict[str, float]:
+        return score(data.metrics, np.asarray(prediction.predictions), np.asarray(prediction.label_ids), data.problem)
+
+    return compute
+
+
+def _early_stopping(config: FinetuneConfig, args: TrainingArguments) -> list[TrainerCallback]:
+    if config.early_stopping_patience is None:
+        return []
+    if not args.load_best_model_at_end:
+        raise InputError("early stopping needs labelled held-out examples and checkpoints", "early_stopping_patience")
+    return [EarlyStoppingCallback(config.early_stopping_patience)]
+
+
+def _final_metrics(trainer: PackedTrainer, held_out: dict[str, Any]) -> dict[str, float]:
+    metrics: dict[str, float] = {}
+    for split, dataset in held_out.items():
+        scores = trainer.evaluate(dataset, metric_key_prefix=split)
+        timing = ("_runtime", "_per_second", "_steps", "epoch")
+        metrics |= {name: value for name, value in scores.items() if not name.endswith(timing)}
+    return metrics

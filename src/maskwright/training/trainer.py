@@ -1,0 +1,138 @@
+"""transformers' Trainer with token-budget batches, a loss that ignores how a step is cut, and exact resumption."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from maskwright.data.budget import TokenBudgetBatches
+from maskwright.encoders.pack import packing_of
+from maskwright.training.loss import StepLoss
+
+
+@dataclass(slots=True)
+class Throughput:
+    """What training steps took: real tokens, the slots that padded batches would hold, and seconds in steps alone."""
+
+    n_tokens: int = 0
+    n_slots: int = 0
+    n_steps: int = 0
+    steps_s: float = 0.0
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Real (unpadded) tokens a second, evaluation and saving left out."""
+        return self.n_tokens / self.steps_s if self.steps_s else 0.0
+
+    @property
+    def padding_share(self) -> float:
+        """Share in [0, 1) of the padded batches' slots that held no token."""
+        return 1 - self.n_tokens / self.n_slots if self.n_slots else 0.0
+
+
+class PackedTrainer(Trainer):
+    """A Trainer for packed (or stock) models.
+
+    Three things differ from transformers' own. With `max_tokens_per_batch`, batches are filled up to a token budget,
+    the same number on every rank. The loss of an optimizer step is the sum over its examples (or labelled tokens)
+    divided by their number, over all accumulated batches and ranks. And the random draws of every micro-step (dropout,
+    DropToken) follow from (seed, step, micro-step, rank) alone, so a resumed run repeats them exactly.
+
+    Args:
+        model: any model whose output has `logits`; its labels are told apart as in `summed_loss`.
+        args: transformers' TrainingArguments.
+        max_tokens_per_batch: token budget of a micro-batch and rank; None batches by rows as transformers does.
+        trainer_options: passed on to Trainer.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        args: TrainingArguments,
+        *,
+        max_tokens_per_batch: int | None = None,
+        **trainer_options: Any,
+    ) -> None:
+        trainer_options.setdefault("compute_loss_func", StepLoss(args.label_smoothing_factor))
+        super().__init__(model=model, args=args, **trainer_options)
+        # The loss is ours: a model that is handed num_items_in_batch would only pass it down to its attention.
+        self.model_accepts_loss_kwargs = False
+        self.max_tokens_per_batch = max_tokens_per_batch
+        self.throughput = Throughput()
+        self._micro_step = (-1, 0)
+        self.add_callback(_StepClock(self.throughput))
+
+    def get_train_dataloader(self) -> DataLoader:
+        """The training batches; by token budget, already this rank's own share, so accelerate must not cut it again."""
+        if self.max_tokens_per_batch is None:
+            return super().get_train_dataloader()
+        lengths = [len(ids) for ids in self.train_dataset["input_ids"]]
+        seed = self.args.seed if self.args.data_seed is None else self.args.data_seed
+        batches = TokenBudgetBatches(
+            lengths,
+            self.max_tokens_per_batch,
+            seed=seed,
+            rank=self.args.process_index,
+            world_size=self.args.world_size,
+        )
+        return _EpochLoader(
+            self.train_dataset,
+            batches,
+            collate_fn=self.data_collator,
+            num_workers=self.args.dataloader_num_workers,
+            pin_memory=self.args.dataloader_pin_memory and self.args.device.type == "cuda",
+            persistent_workers=self.args.dataloader_persistent_workers,
+        )
+
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
+    ) -> Tensor:
+        """One micro-step, its random draws fixed beforehand."""
+        self._seed_micro_step()
+        if (keep := inputs.get("attention_mask")) is not None:
+            self.throughput.n_tokens += int(keep.sum())
+            self.throughput.n_slots += keep.numel()
+        return super().training_step(model, inputs, num_items_in_batch)
+
+    def _seed_micro_step(self) -> None:
+        step, micro = self._micro_step
+        micro = micro + 1 if step == self.state.global_step else 0
+        self._micro_step = (self.state.global_step, micro)
+        key = [self.args.seed, self.state.global_step, micro, self.args.process_index]
+        model_seed, drop_seed = np.random.SeedSequence(key).generate_state(2).tolist()
+        torch.manual_seed(model_seed)
+        if (packing := packing_of(self.model)) is not None:
+            packing.generator.manual_seed(drop_seed)
+
+
+class _EpochLoader(DataLoader):
+    """A DataLoader that hands the epoch to its batches, as the Trainer asks of it."""
+
+    def __init__(self, dataset: Dataset, batches: TokenBudgetBatches, **options: Any) -> None:
+        super().__init__(dataset, batch_sampler=batches, **options)
+        self._batches = batches
+
+    def set_epoch(self, epoch: int) -> None:
+        self._batches.set_epoch(epoch)
+
+
+class _StepClock(TrainerCallback):
+    """Counts optimizer steps and the seconds within them."""
+
+    def __init__(self, throughput: Throughput) -> None:
+        self.throughput = throughput
+        self._began = 0.0
+
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self._began = time.perf_counter()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.throughput.steps_s += time.perf_counter() - self._began
+        self.throughput.n_steps += 1
