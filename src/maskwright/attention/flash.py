@@ -1,0 +1,52 @@
+"""Packed attention on CPU: aten's flash kernels per bucket, forward and backward, in one autograd node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from maskwright.attention.buckets import Plan
+
+# The kernels behind scaled_dot_product_attention on CPU. Calling them directly keeps the log-sum-exp, so that all
+# buckets share one autograd node: per-bucket SDPA calls cost an index_select backward (a full-size zero tensor) each.
+_forward = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu", None)
+_backward = getattr(torch.ops.aten, "_scaled_dot_product_flash_attention_for_cpu_backward", None)
+available = _forward is not None and _backward is not None
+
+
+class BucketedFlash(torch.autograd.Function):
+    """`[T, H, d]` queries, keys and values -> `[T, H, d]`, each token attending within its row."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: Plan, scale: float, window: int | None) -> Tensor:
+        out = torch.empty_like(v, memory_format=torch.contiguous_format)
+        saved: list[Tensor] = []
+        for bucket in plan.buckets:
+            block = [bucket.take(t).transpose(1, 2) for t in (q, k, v)]
+            bias = bucket.bias(q.dtype, window)
+            result, lse = _forward(*block, 0.0, False, attn_mask=bias, scale=scale)  # type: ignore[misc]
+            bucket.put(out, result.transpose(1, 2))
+            saved += [*block, result, lse]
+        ctx.save_for_backward(*saved)
+        ctx.plan, ctx.scale, ctx.window = plan, scale, window
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (grad,) = grads
+        saved = ctx.saved_tensors
+        into = [torch.empty(grad.shape, dtype=grad.dtype, device=grad.device) for _ in range(3)]
+        for i, bucket in enumerate(ctx.plan.buckets):
+            q, k, v, result, lse = saved[5 * i : 5 * i + 5]
+            g = bucket.take(grad)
+            if bucket.valid is not None:
+                g = g.masked_fill_(~bucket.valid[:, :, None, None], 0)
+            bias = bucket.bias(grad.dtype, ctx.window)
+            blocks = _backward(  # type: ignore[misc]
+                g.transpose(1, 2), q, k, v, result, lse, 0.0, False, attn_mask=bias, scale=ctx.scale
+            )
+            for whole, block in zip(into, blocks, strict=True):
+                bucket.put(whole, block.transpose(1, 2))
+        return (*into, None, None, None)

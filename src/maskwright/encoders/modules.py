@@ -1,0 +1,125 @@
+"""Families whose attention does not go through transformers' attention interface.
+
+Their stock attention module runs once per bucket of rows of similar length instead of once over the padded batch:
+same code, same parameters, fewer slots; the rest of the model sees only the packed tokens. This is the one place where
+maskwright replaces methods, on the instance, because there is no public hook: `forward` of the attention modules, and
+methods that would prepare positions for the packed row as if it were one text.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from maskwright.attention.buckets import Bucket, Plan
+from maskwright.attention.register import plan_of
+
+# (encoder, bucket, hidden states of the bucket) -> further arguments of the attention module.
+Extra = Callable[[nn.Module, Bucket, Tensor], dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class ModuleRule:
+    """How to run one family's attention modules per bucket.
+
+    Attributes:
+        classes: names of the attention classes.
+        mask: the argument that holds the mask, and what the module expects in it: "additive" (0 / -inf,
+            `[n, 1, 1, L]`), "keep" (True = may attend, `[n, 1, 1, L]`) or "keep-2d" (`[n, L]`).
+        rows: "compact" where positions arrive with the inputs; "span" where the module counts slots, so that holes
+            must keep theirs (they then cost their share of the attention, and nothing else).
+        extra: arguments to compute per bucket, such as a relative position bias.
+        silenced: (submodule path, method) pairs that would compute positions for the packed row; they return `silence`.
+    """
+
+    classes: tuple[str, ...]
+    mask: tuple[str, Literal["additive", "keep", "keep-2d"]] = ("attention_mask", "additive")
+    rows: Literal["compact", "span"] = "compact"
+    extra: Extra | None = None
+    silenced: tuple[tuple[str, str], ...] = ()
+    silence: Callable[..., Any] = lambda *args, **kwargs: None
+
+
+def install(base: nn.Module, rule: ModuleRule) -> int:
+    """Replace `forward` of the rule's modules; returns how many there are."""
+    found = list(_attention_modules(base, rule))
+    for module in found:
+        module.forward = partial(_forward, module, base, rule)
+    for path, method in rule.silenced:
+        setattr(base.get_submodule(path), method, rule.silence)
+    return len(found)
+
+
+def remove(base: nn.Module, rule: ModuleRule) -> None:
+    """Put the stock methods back."""
+    for module in _attention_modules(base, rule):
+        module.__dict__.pop("forward", None)
+    for path, method in rule.silenced:
+        base.get_submodule(path).__dict__.pop(method, None)
+
+
+def _attention_modules(base: nn.Module, rule: ModuleRule) -> Iterator[nn.Module]:
+    return (module for module in base.modules() if type(module).__name__ in rule.classes)
+
+
+@cache
+def _signature(forward: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(forward)
+
+
+def _forward(module: nn.Module, base: nn.Module, rule: ModuleRule, *args: Any, **kwargs: Any) -> Any:
+    """The module's stock forward, bucket by bucket; takes and returns packed `[1, T, ...]` tensors."""
+    stock = type(module).forward
+    bound = _signature(stock).bind_partial(module, *args, **kwargs)
+    given = dict(bound.arguments)
+    given.update(given.pop("kwargs", {}))
+    given.pop("self")
+    name, kind = rule.mask
+    plan = plan_of(given.pop(name, None), module)
+    given.pop("cache", None)  # encoders may make one by default; it would join the buckets' keys
+    n_tokens = plan.layout.n_tokens
+    packed = {
+        key: value[0]
+        for key, value in given.items()
+        if isinstance(value, Tensor) and value.ndim >= 2 and value.shape[:2] == (1, n_tokens)
+    }
+    first = next(iter(packed.values()))
+    results = []
+    for bucket in _rows(plan, rule):
+        inputs = given | {key: bucket.take(value) for key, value in packed.items()}
+        inputs[name] = _mask(bucket, kind, first.dtype)
+        if rule.extra is not None:
+            inputs |= rule.extra(base, bucket, bucket.take(first))
+        results.append(stock(module, **inputs))
+    return _join(results, plan, rule)
+
+
+def _rows(plan: Plan, rule: ModuleRule) -> list[Bucket]:
+    return plan.spans if rule.rows == "span" else plan.buckets
+
+
+def _mask(bucket: Bucket, kind: str, dtype: torch.dtype) -> Tensor | None:
+    if kind == "additive":
+        return bucket.bias(dtype)
+    valid = bucket.valid
+    if valid is None:
+        valid = torch.ones(bucket.n, bucket.length, dtype=torch.bool, device=bucket.gather.device)
+    return valid if kind == "keep-2d" else valid[:, None, None, :]
+
+
+def _join(results: list[Any], plan: Plan, rule: ModuleRule) -> Any:
+    """Put the buckets' results, alike in structure, into packed order; what is not one value a token becomes None."""
+    if isinstance(results[0], tuple):
+        return tuple(_join(list(parts), plan, rule) for parts in zip(*results, strict=True))
+    buckets = _rows(plan, rule)
+    if not all(isinstance(r, Tensor) and r.shape[:2] == (b.n, b.length) for r, b in zip(results, buckets, strict=True)):
+        return None
+    pieces = [bucket.drop_padding(result.flatten(0, 1)) for result, bucket in zip(results, buckets, strict=True)]
+    order = torch.cat([bucket.tokens for bucket in buckets]).argsort()
+    return torch.cat(pieces).index_select(0, order)[None]
