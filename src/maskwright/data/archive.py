@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PureWindowsPath
 
 from maskwright.errors import InputError
 
 Entry = Path | zipfile.Path
-"""A folder or file: `/`, `.name`, `.is_file()`, `.iterdir()` and `.open("rb")` work on both kinds."""
+"""A folder or file: `/`, `.name`, `.is_file()`, `.iterdir()` and `.read_bytes()` work on both kinds."""
 
 
-def open_folder(path: str | os.PathLike[str]) -> Entry:
-    """The folder at `path`, or the contents of the zip at `path`, read in place without extraction.
+@contextmanager
+def open_folder(path: str | os.PathLike[str]) -> Iterator[Entry]:
+    """The folder at `path`, or the contents of the zip at `path`, read in place without extraction, while open.
 
     A zip whose only content is one folder (``cmnli_public/``) is opened at that folder.
 
@@ -22,23 +24,26 @@ def open_folder(path: str | os.PathLike[str]) -> Entry:
         InputError: nothing is there, the file is no zip, or a member's name points outside the archive.
 
     Example:
-        >>> open_folder(".").is_dir()
+        >>> with open_folder(".") as folder:
+        ...     folder.is_dir()
         True
     """
     path = Path(path)
     if path.is_dir():
-        return path
+        yield path
+        return
     if not path.exists():
         raise InputError("no such file or folder", str(path))
     try:
         archive = zipfile.ZipFile(path)
     except zipfile.BadZipFile:
         raise InputError("neither a folder nor a zip archive", str(path)) from None
-    for member in archive.namelist():
-        _refuse_escape(member, path)
-    root = zipfile.Path(archive)
-    entries = [entry for entry in root.iterdir() if not entry.name.startswith((".", "__MACOSX"))]
-    return entries[0] if len(entries) == 1 and entries[0].is_dir() else root
+    with archive:
+        for member in archive.namelist():
+            _refuse_escape(member, path)
+        root = zipfile.Path(archive)
+        entries = [entry for entry in root.iterdir() if not entry.name.startswith((".", "__MACOSX"))]
+        yield entries[0] if len(entries) == 1 and entries[0].is_dir() else root
 
 
 def find_file(folder: Entry, names: Iterable[str]) -> Entry | None:

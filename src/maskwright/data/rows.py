@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import codecs
 import csv
+import io
 import json
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +48,8 @@ def read_rows(path: str | Entry, format: str | None = None) -> Rows:
 
 
 def read_lines(file: Entry, encoding: str = "utf-8") -> Iterator[str]:
-    """Yield the lines of a text file without their ends; errors as for `read_rows`."""
-    if not file.is_file():
-        raise InputError("no such file", location(file))
-    try:
-        with file.open("rb") as stream:
-            yield from decode_lines(stream, location(file), encoding)
-    except (OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-        raise InputError(f"cannot be read: {error}", location(file)) from error
+    """The lines of a text file without their ends; errors as for `read_rows`."""
+    return decode_lines(io.BytesIO(_read_bytes(file)), location(file), encoding)
 
 
 def decode_lines(stream: Iterable[bytes], name: str, encoding: str = "utf-8") -> Iterator[str]:
@@ -70,8 +66,6 @@ def decode_lines(stream: Iterable[bytes], name: str, encoding: str = "utf-8") ->
                 f"{name}:{number}",
             ) from None
         offset += len(line)
-    if offset == 0:
-        raise InputError("the file is empty", name)
 
 
 def json_rows(lines: Iterable[str], name: str) -> Rows:
@@ -88,6 +82,8 @@ def json_rows(lines: Iterable[str], name: str) -> Rows:
             ) from None
         if not isinstance(row, dict):
             raise InputError(f"one JSON object a line is expected, this line holds a {type(row).__name__}", where)
+        if "\\u" in line and _has_lone_surrogate(row):
+            raise InputError("an escape like \\ud83d is half a character, which is no text; remove it", where)
         yield where, row
 
 
@@ -95,6 +91,15 @@ def tab_rows(lines: Iterable[str], name: str, columns: Sequence[str] | None = No
     """Rows of tab-separated values; without `columns` the first line names them."""
     numbered = ((number, line.split("\t")) for number, line in enumerate(lines, 1) if line)
     return _named(numbered, name, columns)
+
+
+def _has_lone_surrogate(row: Row) -> bool:
+    # JSON lets such an escape through; a tokenizer would fail on it without saying where.
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def _csv_rows(lines: Iterable[str], name: str) -> Rows:
@@ -129,17 +134,25 @@ def _named(numbered: Iterable[tuple[int, list[str]]], name: str, columns: Sequen
 
 def _parquet_rows(file: Entry) -> Rows:
     name = location(file)
+    try:
+        table = pq.read_table(pa.BufferReader(_read_bytes(file)))
+    except (pa.ArrowException, OSError) as error:
+        raise InputError("not a Parquet file, or a damaged one", name) from error
+    for number, row in enumerate(chain.from_iterable(batch.to_pylist() for batch in table.to_batches()), 1):
+        yield f"{name}:{number}", row
+
+
+def _read_bytes(file: Entry) -> bytes:
+    # The whole file at once: a reader left in mid-file by an error would keep it open.
     if not file.is_file():
-        raise InputError("no such file", name)
-    with file.open("rb") as stream:
-        try:
-            number = 0
-            for batch in pq.ParquetFile(stream).iter_batches():
-                for row in batch.to_pylist():
-                    number += 1
-                    yield f"{name}:{number}", row
-        except (pa.ArrowException, OSError) as error:
-            raise InputError(f"not a readable Parquet file: {' '.join(str(error).split())}", name) from None
+        raise InputError("no such file", location(file))
+    try:
+        content = file.read_bytes()
+    except (OSError, EOFError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+        raise InputError(f"cannot be read: {error}", location(file)) from error
+    if not content:
+        raise InputError("the file is empty", location(file))
+    return content
 
 
 def _text(parse: Callable[[Iterable[str], str], Rows]) -> Callable[[Entry], Rows]:

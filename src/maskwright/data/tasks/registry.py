@@ -6,6 +6,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -55,26 +56,26 @@ def load_task(
     if limit is not None and limit < 1:
         raise InputError(f"at least 1 example a split is needed, not {limit}", "limit")
 
-    folder, files = _find(spec, Path(path))
-    missing = [split for split in splits or () if split not in files]
-    if missing:
-        looked_for = ", ".join(spec.files[missing[0]])
-        raise InputError(f"no file of the split {missing[0]!r}; looked for {looked_for}", location(folder))
-
     skipped: Counter[str] = Counter()
     names = dict(spec.label_names)
-    names_file = find_file(folder, ["labels.json"])
-    if names_file is not None and spec.name_field:
-        for where, row in json_lines(names_file):
-            names[label_text(take(row, "label", object, where))] = take(row, spec.name_field, str, where)
-    return TaskData(
-        name=name,
-        problem="single_label_classification",
-        splits={
+    with _opened(spec, Path(path)) as (folder, files):
+        missing = [split for split in splits or () if split not in files]
+        if missing:
+            looked_for = ", ".join(spec.files[missing[0]])
+            raise InputError(f"no file of the split {missing[0]!r}; looked for {looked_for}", location(folder))
+        names_file = find_file(folder, ["labels.json"])
+        if names_file is not None and spec.name_field:
+            for where, row in json_lines(names_file):
+                names[label_text(take(row, "label", object, where))] = take(row, spec.name_field, str, where)
+        examples = {
             split: _draw(read_examples(spec, split, file, skipped, names), limit)
             for split, file in files.items()
             if splits is None or split in splits
-        },
+        }
+    return TaskData(
+        name=name,
+        problem="single_label_classification",
+        splits=examples,
         labels=spec.labels,
         label_names=names,
         metrics=spec.metrics,
@@ -104,26 +105,22 @@ def describe_tasks() -> list[dict[str, Any]]:
     ]
 
 
-def _find(spec: TaskSpec, path: Path) -> tuple[Entry, dict[str, Entry]]:
-    for folder in _folders(spec.name, path):
-        found = {split: find_file(folder, names) for split, names in spec.files.items()}
-        files = {split: file for split, file in found.items() if file is not None}
-        if files:
-            return folder, files
+@contextmanager
+def _opened(spec: TaskSpec, path: Path) -> Iterator[tuple[Entry, dict[str, Entry]]]:
+    children = [path / spec.name, path / f"{spec.name}_public", path / f"{spec.name}_public.zip"]
+    for place in (*(child for child in children if child.exists()), path):
+        with open_folder(place) as folder:
+            found = {split: find_file(folder, names) for split, names in spec.files.items()}
+            files = {split: file for split, file in found.items() if file is not None}
+            if files:
+                yield folder, files
+                return
     looked_for = ", ".join(name for names in spec.files.values() for name in names)
     raise InputError(
         f"no file of the task {spec.name!r}; looked for {looked_for}, here and in "
         f"{spec.name}/, {spec.name}_public/ and {spec.name}_public.zip",
         str(path),
     )
-
-
-def _folders(name: str, path: Path) -> Iterator[Entry]:
-    if path.is_dir():
-        for child in (path / name, path / f"{name}_public", path / f"{name}_public.zip"):
-            if child.exists():
-                yield open_folder(child)
-    yield open_folder(path)
 
 
 def _draw(examples: list[Example], limit: int | None) -> list[Example]:
