@@ -25,22 +25,35 @@ class Workload:
         return [row for batch in self.random for row in batch]
 
 
-def fit_workload(lengths: Sequence[int], batch_size: int, max_slots: float) -> tuple[int, int]:
-    """Rows a batch and batches a pass, so that a pass in random order has about `max_slots` slots.
+@dataclass(frozen=True, slots=True)
+class StepCost:
+    """Seconds of a stock training step: so much in any case (the optimizer), and so much for each slot."""
+
+    fixed_s: float
+    slot_s: float
+
+    def step_s(self, n_slots: float) -> float:
+        """Seconds of a step over so many slots."""
+        return self.fixed_s + self.slot_s * n_slots
+
+
+def fit_workload(lengths: Sequence[int], batch_size: int, cost: StepCost, pass_s: float) -> tuple[int, int]:
+    """Rows a batch and batches a pass, so that a pass in random order takes about `pass_s` seconds.
 
     A pass has 2 to 16 batches; the batch is halved until two of them fit, or hold two rows.
 
     Example:
-        >>> fit_workload([50] * 100, batch_size=16, max_slots=4000)
+        >>> cost = StepCost(fixed_s=0.1, slot_s=0.001)
+        >>> fit_workload([50] * 100, batch_size=16, cost=cost, pass_s=5)
         (16, 5)
-        >>> fit_workload([500] * 100, batch_size=16, max_slots=4000)
+        >>> fit_workload([500] * 100, batch_size=16, cost=cost, pass_s=5)
         (4, 2)
     """
     longest = float(np.quantile(lengths, 0.95))
     batch_size = max(1, min(batch_size, len(lengths) // 2))
-    while batch_size > 2 and 2 * batch_size * longest > max_slots:
+    while batch_size > 2 and 2 * cost.step_s(batch_size * longest) > pass_s:
         batch_size //= 2
-    n_batches = min(max(2, int(max_slots / (batch_size * longest))), 16)
+    n_batches = min(max(2, int(pass_s / cost.step_s(batch_size * longest))), 16)
     return batch_size, min(n_batches, len(lengths) // batch_size)
 
 
