@@ -86,7 +86,7 @@ def test_installed_wheel_packs_a_model_and_reads_its_sample(installed: Path, tmp
 SMOKE = """
 import maskwright as mw
 import torch
-from maskwright.data.tasks import load_task
+from maskwright.data.sample import load_sample
 from transformers import BertConfig, BertModel
 
 torch.manual_seed(0)
@@ -99,5 +99,5 @@ with torch.no_grad():
     packed = mw.pack(model)(ids, attention_mask=keep.long()).last_hidden_state
 print(mw.__file__)
 print((stock - packed)[keep].abs().max().item())
-print(len(load_task("sample").splits["train"]))
+print(len(load_sample().splits["train"]))
 """
