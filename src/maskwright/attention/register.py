@@ -46,6 +46,8 @@ def attend(
     return flash.BucketedFlash.apply(q, k, v, plan, scale, window).to(dtype)
 
 
+# Arguments by which some models change the scores.
+_UNSUPPORTED = ("position_bias", "s_aux", "softcap", "head_mask")
 _counters: list[list[int]] = []
 
 
@@ -76,11 +78,12 @@ def packed_attention(
     Raises:
         PackingError: called without a packed batch, or with an extra bias that would be ignored.
     """
-    plan = plan_of(attention_mask, module)
+    plan = plan_of(kwargs.get("plan_carrier", attention_mask), module)
     for calls in _counters:
         calls[0] += 1
-    if kwargs.get("position_bias") is not None:
-        raise PackingError(f"{type(module).__name__} adds a position bias that packed attention would ignore")
+    for name in _UNSUPPORTED:
+        if kwargs.get(name) is not None:
+            raise PackingError(f"{type(module).__name__} passes {name}, which packed attention would ignore")
     q, k, v = (t.squeeze(0).transpose(0, 1) for t in (query, key, value))
     scale = q.shape[-1] ** -0.5 if scaling is None else scaling
     # transformers passes the half width of a bidirectional window plus one (flash attention's convention).

@@ -90,12 +90,6 @@ class Layout:
         keep = torch.zeros(self.n_rows * self.length, dtype=torch.bool, device=self.index.device)
         return keep.index_fill_(0, self.index, True).view(self.n_rows, self.length)
 
-    @cached_property
-    def leads_masked(self) -> Tensor | None:
-        """int64: the rows whose slot 0 is not kept (left padding); None when there are none."""
-        rows = (~self.keep[:, 0]).nonzero().squeeze(1)
-        return rows if rows.shape[0] else None
-
     @property
     def is_full(self) -> bool:
         """Whether every slot is kept, so that packing only reshapes."""

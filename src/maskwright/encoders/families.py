@@ -38,7 +38,8 @@ class Family:
             (counting the ids that are not the pad id, from pad id + 1), or "none" where it takes no position ids.
         rule: how to run attention modules that bypass transformers' attention interface.
         embed_first: compute the embeddings in the padded batch (they depend on whole rows), then pack them.
-        plain_mask: the model reads its mask on the way; it gets ones `[1, T]`, the truth about a packed row.
+        plain_mask: the model computes with its mask on the way; it gets ones `[1, T]`, the truth about a packed row,
+            and the plan travels beside them.
         check: further conditions on the config; returns the reason for a refusal, or None.
         pool: the pooler, applied to each row's first kept token `[B, D]`.
     """
@@ -69,9 +70,25 @@ def _mpnet_bias(base: Any, bucket: Bucket, hidden: Tensor) -> dict[str, Any]:
     return {"position_bias": type(base.encoder).compute_position_bias(base.encoder, hidden)}
 
 
+def _deberta_distances(base: Any, bucket: Bucket, hidden: Tensor) -> dict[str, Any]:
+    return {"relative_pos": type(base.encoder).get_rel_pos(base.encoder, hidden)}
+
+
 def _roformer_angles(base: Any, bucket: Bucket, hidden: Tensor) -> dict[str, Any]:
     angles = nn.functional.embedding(bucket.positions, base.encoder.embed_positions.weight)
     return {"sinusoidal_pos": angles[:, None].to(hidden.dtype)}
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    return None
+
+
+def _same(attention_mask: Tensor) -> Tensor:
+    return attention_mask
+
+
+def _no_angles(*args: Any, **kwargs: Any) -> Tensor:
+    return torch.empty(0, 0)
 
 
 def _eager(*classes: str) -> ModuleRule:
@@ -84,35 +101,41 @@ _DEBERTA = ModuleRule(
     ("DisentangledSelfAttention",),
     ("attention_mask", "keep"),
     rows="span",
-    silenced=(("encoder", "get_rel_pos"), ("encoder", "get_attention_mask")),
-    silence=lambda attention_mask, *args, **kwargs: attention_mask,
+    extra=_deberta_distances,
+    replaced=(("encoder", "get_rel_pos", _nothing), ("encoder", "get_attention_mask", _same)),
 )
 _MPNET = ModuleRule(
-    ("MPNetSelfAttention",), rows="span", extra=_mpnet_bias, silenced=(("encoder", "compute_position_bias"),)
+    ("MPNetSelfAttention",),
+    rows="span",
+    extra=_mpnet_bias,
+    replaced=(("encoder", "compute_position_bias", _nothing),),
 )
 _ROFORMER = ModuleRule(
     ("RoFormerSelfAttention",),
     extra=_roformer_angles,
-    silenced=(("encoder.embed_positions", "forward"),),
-    silence=lambda *args, **kwargs: torch.empty(0, 0),
+    replaced=(("encoder.embed_positions", "forward", _no_angles),),
 )
 _XLM = ModuleRule(("MultiHeadAttention",), ("mask", "keep-2d"))
 
 _ROWS = (
     # Exact: attention through the interface, positions as inputs.
-    *(Family(name, "exact") for name in ("bert", "distilbert", "electra", "ernie", "layoutlm", "roc_bert", "splinter")),
-    *(Family(name, "exact") for name in ("nomic_bert", "jina_embeddings_v3", "eurobert", "gte", "bert-generation")),
+    *(Family(name, "exact") for name in ("bert", "distilbert", "electra", "ernie", "roc_bert", "splinter")),
+    *(
+        Family(name, "exact")
+        for name in ("nomic_bert", "jina_embeddings_v3", "eurobert", "gte", "esmc", "bert-generation")
+    ),
     Family("albert", "exact", pool=_pool_albert),
     *(
         Family(name, "exact", "positions counted from pad_token_id + 1", positions="from_pad")
         for name in ("roberta", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "camembert", "xmod")
     ),
     Family("data2vec-text", "exact", "positions counted from pad_token_id + 1", positions="from_pad"),
-    Family("markuplm", "exact", "positions counted from pad_token_id + 1", positions="from_pad"),
+    Family("layoutlm", "exact", plain_mask=True),
+    Family("markuplm", "exact", "positions counted from pad_token_id + 1", positions="from_pad", plain_mask=True),
     # Adapted: exact, with one thing done differently.
     Family("modernbert", "adapted", "sliding windows measured in original positions"),
     Family("ultrabert", "adapted", "sliding windows measured in original positions"),
-    Family("esm", "adapted", "token-dropout scaling computed on whole rows", positions="from_pad", embed_first=True),
+    Family("esm", "adapted", "token-dropout scaling computed on whole rows", embed_first=True),
     Family("rembert", "adapted", _EAGER, rule=_eager("RemBertSelfAttention")),
     Family("megatron-bert", "adapted", _EAGER, rule=_eager("MegatronBertSelfAttention")),
     Family("luke", "adapted", _EAGER + "; words only", positions="from_pad", rule=_eager("LukeSelfAttention")),
@@ -165,8 +188,11 @@ _ROWS = (
         Family(name, "refused", "encoder-decoder: the decoder would attend to states that do not exist")
         for name in ("bart", "mbart", "mvp", "t5gemma", "t5gemma2")
     ),
+    *(Family(name, "refused", "a causal decoder") for name in ("emu3", "llama4", "mllama", "molmo2_text")),
     Family("clip_text_model", "refused", "causal attention, pooled at the end-of-text token"),
-    Family("esmc", "refused", "reads sequence ids from its inputs"),
+    Family("tipsv2_text_model", "refused", "averages over the row inside the encoder"),
+    Family("openai_privacy_filter", "refused", "attention sinks and banded attention inside its attention"),
+    Family("dpr", "refused", "returns only a pooled vector; pack the BERT model inside it"),
 )
 
 FAMILIES: Mapping[str, Family] = {family.model_type: family for family in _ROWS}

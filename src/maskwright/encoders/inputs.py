@@ -24,6 +24,7 @@ _REFUSED = {
     "cache": "an encoder keeps no cache",
     "entity_ids": "entities stand outside the token axis",
     "lengths": "give an attention_mask instead",
+    "sequence_id": "give one text a row",
     "pixel_values": "images stand outside the token axis",
 }
 
@@ -79,16 +80,18 @@ def pack_inputs(base: Any, family: Family, inputs: dict[str, Any], layout: Layou
     inputs.pop("attention_mask", None)
     wants_tuple = not inputs.pop("return_dict", base.config.return_dict)
     takes = parameters(base)
-    if "position_ids" in takes and "position_ids" not in inputs:
-        inputs["position_ids"] = default_positions(base, family, inputs, layout)
     if family.embed_first and "inputs_embeds" not in inputs:
         inputs["inputs_embeds"] = base.embeddings(
-            input_ids=inputs.pop("input_ids"), attention_mask=layout.keep, position_ids=inputs["position_ids"]
+            input_ids=inputs.pop("input_ids"), attention_mask=layout.keep, position_ids=inputs.get("position_ids")
         )
+    if "position_ids" in takes and "position_ids" not in inputs:
+        inputs["position_ids"] = default_positions(base, family, inputs, layout)
     packed = {name: _packed(name, value, layout) for name, value in inputs.items()}
     dtype = next(base.parameters()).dtype
     carrier = PlanCarrier.of(Plan(layout), dtype, plain=family.plain_mask)
     carrier.wants_tuple = wants_tuple
+    if family.plain_mask and family.rule is None:
+        packed["plan_carrier"] = carrier
     return packed | {"attention_mask": carrier, "return_dict": True}
 
 

@@ -35,15 +35,14 @@ class ModuleRule:
         rows: "compact" where positions arrive with the inputs; "span" where the module counts slots, so that holes
             must keep theirs (they then cost their share of the attention, and nothing else).
         extra: arguments to compute per bucket, such as a relative position bias.
-        silenced: (submodule path, method) pairs that would compute positions for the packed row; they return `silence`.
+        replaced: (submodule path, method, replacement) of what would compute positions for the packed row as one text.
     """
 
     classes: tuple[str, ...]
     mask: tuple[str, Literal["additive", "keep", "keep-2d"]] = ("attention_mask", "additive")
     rows: Literal["compact", "span"] = "compact"
     extra: Extra | None = None
-    silenced: tuple[tuple[str, str], ...] = ()
-    silence: Callable[..., Any] = lambda *args, **kwargs: None
+    replaced: tuple[tuple[str, str, Callable[..., Any]], ...] = ()
 
 
 def install(base: nn.Module, rule: ModuleRule) -> int:
@@ -51,8 +50,8 @@ def install(base: nn.Module, rule: ModuleRule) -> int:
     found = list(_attention_modules(base, rule))
     for module in found:
         module.forward = partial(_forward, module, base, rule)
-    for path, method in rule.silenced:
-        setattr(base.get_submodule(path), method, rule.silence)
+    for path, method, replacement in rule.replaced:
+        setattr(base.get_submodule(path), method, replacement)
     return len(found)
 
 
@@ -60,7 +59,7 @@ def remove(base: nn.Module, rule: ModuleRule) -> None:
     """Put the stock methods back."""
     for module in _attention_modules(base, rule):
         module.__dict__.pop("forward", None)
-    for path, method in rule.silenced:
+    for path, method, _ in rule.replaced:
         base.get_submodule(path).__dict__.pop(method, None)
 
 

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from maskwright.core.layout import Layout
-from maskwright.core.segments import segment_first
+from maskwright.core.segments import segment_first, segment_last
 from maskwright.encoders.families import Family
 
 
 def unpack_states(packed: Tensor, layout: Layout) -> Tensor:
-    """`[1, T, D]` -> `[B, L, D]`: zeros where no token is kept.
+    """`[1, T, D]` -> `[B, L, D]`: zeros where no token is kept, but for the two ends.
 
-    One exception: a row whose slot 0 is masked (left padding) has its first kept token there too, because class heads
-    read slot 0; the stock model hands them the state of a padding slot.
+    A masked slot 0 holds its row's first kept token too, and a masked last slot the last kept one: class heads read a
+    row's first slot, a few its last, and under padding on that side stock models hand them the state of a pad token.
     """
     states = layout.unpack(packed[0])
-    if not layout.is_full and layout.leads_masked is not None:
-        rows = layout.leads_masked
-        states[rows, 0] = segment_first(packed[0], layout)[rows]
+    if not layout.is_full:
+        for slot, end in ((0, segment_first(packed[0], layout)), (-1, segment_last(packed[0], layout))):
+            masked = ~layout.keep[:, slot, None]
+            states[:, slot] = torch.where(masked, end, states[:, slot])
     return states
 
 
@@ -29,7 +31,7 @@ def unpack_outputs(base: Any, family: Family, outputs: Any, layout: Layout) -> A
     packed = outputs.last_hidden_state
     for name, value in list(outputs.items()):
         if isinstance(value, tuple):
-            outputs[name] = tuple(unpack_states(states, layout) for states in value)
+            outputs[name] = tuple(None if states is None else unpack_states(states, layout) for states in value)
         elif isinstance(value, Tensor) and value.shape[:2] == (1, layout.n_tokens):
             outputs[name] = unpack_states(value, layout)
     if outputs.get("pooler_output") is not None:
