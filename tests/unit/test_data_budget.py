@@ -54,3 +54,14 @@ def test_padding_worked_out_by_hand():
     stats = padding_stats(lengths, batch_size=4)
     assert stats["random_ratio"] > 1.5
     assert stats["grouped_ratio"] == pytest.approx(1.0, abs=0.1)
+
+
+def test_a_permutation_that_needs_more_batches_is_drawn_again():
+    """Over many epochs of very uneven lengths some first draw needs more batches than the trial epochs did."""
+    lengths = [1 + 37 * (i % 3 == 0) + i % 23 for i in range(300)]
+    batches = TokenBudgetBatches(lengths, 97)
+    for epoch in range(60):
+        batches.set_epoch(epoch)
+        drawn = list(batches)
+        assert len(drawn) == len(batches)
+        assert sorted(index for batch in drawn for index in batch) == list(range(300))
