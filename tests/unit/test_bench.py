@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -79,9 +79,17 @@ def test_words_name_the_conditions_and_the_conclusion(
     report: BenchReport, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    assert bench(report, monkeypatch, "--batch_size", "5") == 0
+    assert bench(replace(report, batch_size=999, load_before=3.0), monkeypatch) == 0
     out = " ".join(capsys.readouterr().out.split())
-    for expected in (f"torch {version('torch')}", "53 from", "longest 99", "packed, random order", report.verdict):
+    for expected in (
+        f"torch {version('torch')}",
+        "53 from",
+        "longest 99",
+        "packed, random order",
+        "in place of 999",
+        "kept 3.0 threads busy",
+        report.verdict,
+    ):
         assert expected in out
 
 

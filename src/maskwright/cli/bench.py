@@ -23,6 +23,7 @@ _LABELS = {
     "packed": "packed, random order",
 }
 _BAR = 40
+_BUSY = 0.5  # threads
 
 
 def build_parser() -> Parser:
@@ -67,11 +68,11 @@ def run(options: Namespace) -> int:
     if options.json:
         print(json.dumps(asdict(report), ensure_ascii=False))
     else:
-        _print(report, options.batch_size)
+        _print(report)
     return 0
 
 
-def _print(report: BenchReport, asked_batch_size: int) -> None:
+def _print(report: BenchReport) -> None:
     console = Console()
     lengths, result = report.lengths, report.measurement
     console.print(f"[bold]model[/]    {report.model}: {result.n_parameters / 1e6:.1f}M parameters, {result.dtype}")
@@ -86,18 +87,28 @@ def _print(report: BenchReport, asked_batch_size: int) -> None:
     most = max(n for _, _, n in lengths.histogram)
     for low, high, n in lengths.histogram:
         console.print(f"  {low:>5}-{high:<5} {'█' * round(_BAR * n / most)} {n}", highlight=False)
-    fewer = f" (not {asked_batch_size}, to keep to the time)" if result.batch_size < asked_batch_size else ""
     console.print(
-        f"\n[bold]padding[/]  in batches of {result.batch_size}{fewer}: {report.padding['random']:.1%} of the slots in "
-        f"random order, {report.padding['grouped']:.1%} grouped by length\n"
+        f"\n[bold]padding[/]  in batches of {report.batch_size}: {report.padding['random']:.1%} of the slots in random "
+        f"order, {report.padding['grouped']:.1%} grouped by length\n"
     )
     console.print(_figures(report.measurement))
     where = " on the GPU" if result.device == "cuda" else ""
     console.print(
         f"\nMedians of {result.n_rounds['train']} (training) and {result.n_rounds['embed']} (embedding) passes, the "
-        f"three variants in turn, over the same {result.n_tokens:,} tokens in {result.n_batches} batches. Padding does "
-        f"not count as tokens. Peak memory{where} is of a process of its own with the largest batch.\n"
+        f"three variants in turn, over the same {result.n_tokens:,} tokens in {result.n_batches} batches of "
+        f"{result.batch_size}. Padding does not count as tokens. Peak memory{where} is of a process of its own with "
+        "the largest batch.\n"
     )
+    if result.batch_size < report.batch_size:
+        console.print(
+            f"To keep to the time, batches have {result.batch_size} rows in place of {report.batch_size}; larger ones "
+            "hold more padding, so packing would save more. A larger --seconds measures them.\n"
+        )
+    if report.load_before > _BUSY:
+        console.print(
+            f"[yellow]Other programs kept {report.load_before:.1f} threads busy when this began: do not rely on the "
+            "times. Measure again on a quiet machine.[/]\n"
+        )
     console.print(f"[bold]{report.verdict}[/]")
 
 

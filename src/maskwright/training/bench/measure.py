@@ -16,6 +16,7 @@ from statistics import median
 import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar
 
 import maskwright as mw
 from maskwright.data.collate import PaddingCollator
@@ -255,6 +256,7 @@ def _peak_memory(subject: Subject, encodings: list[Encoding], variant: str, bf16
 
 
 def _measure_peaks(subject: Subject, encodings: list[Encoding], variant: str, bf16: bool) -> _Peaks:
+    disable_progress_bar()
     runner = _Runner(subject.load(), subject.tokenizer, bf16)
     runner.become(variant)
     batch = runner.padded(encodings, [list(range(len(encodings)))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -51,13 +52,19 @@ class Lengths:
 class BenchReport:
     """All of it.
 
-    Units: `padding` is the share in [0, 1) of slots without a token, for batches in `random` and in `grouped` order;
-    `speedup` is the ratio of tokens per second, packed to stock in those orders, as `train` and `embed`.
+    Attributes:
+        batch_size: rows a step as asked for; the measurement's own may be fewer, and then holds less padding.
+        load_before: threads that programs kept busy over the minute before.
+        padding: share in [0, 1) of slots without a token, for batches in `random` and in `grouped` order.
+        speedup: tokens per second, packed to stock in either order, of `train` and `embed`.
+        verdict: what it comes to, in words.
     """
 
     model: str
     data: str
     n_texts_in_data: int
+    batch_size: int
+    load_before: float
     lengths: Lengths
     padding: dict[str, float]
     measurement: Measurement
@@ -101,6 +108,7 @@ def run_bench(
     """
     if batch_size < 1 or seconds <= 0:
         raise InputError("must be positive", where="batch_size" if batch_size < 1 else "seconds")
+    load_before = os.getloadavg()[0]
     on_stage("reading the texts")
     examples, n_texts = read_examples(data, task, text_column, seed)
     is_type = model in CONFIG_MAPPING and not Path(model).exists()
@@ -122,13 +130,15 @@ def run_bench(
         seed=seed,
         on_stage=on_stage,
     )
-    stats = padding_stats(lengths, measurement.batch_size, seed)
+    stats = padding_stats(lengths, batch_size, seed)
     padding = {order: 1 - 1 / stats[f"{order}_ratio"] for order in ("random", "grouped")}
     speedup = speedups(measurement)
     return BenchReport(
         model=model,
         data=data,
         n_texts_in_data=n_texts,
+        batch_size=batch_size,
+        load_before=load_before,
         lengths=describe(lengths, encoded.n_truncated, limit),
         padding=padding,
         measurement=measurement,
