@@ -10,9 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import killed_run
 import pytest
 
+import tiny_run
 from maskwright.errors import InputError
 from maskwright.training.finetune import FinetuneResult, run_finetune
 from maskwright.training.runs import last_whole_checkpoint
@@ -25,12 +25,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(root: Path) -> FinetuneResult:
-    return run_finetune(killed_run.config(root, output_dir=str(root / "whole")), killed_run.data())
+    return run_finetune(tiny_run.config(root, output_dir=str(root / "whole")), tiny_run.data())
 
 
 def kill_at(step: int, root: Path, out: Path) -> None:
-    killed_run.config(root)
-    command = [sys.executable, killed_run.__file__, str(root), str(out), str(step)]
+    tiny_run.config(root)
+    command = [sys.executable, tiny_run.__file__, str(root), str(out), str(step)]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == -signal.SIGKILL, done.stderr
     assert not (out / "model.safetensors").exists()
@@ -50,10 +50,10 @@ def kill_in_second_epoch(out: Path, root: Path, whole: FinetuneResult) -> Path:
 
 
 def go_on(out: Path, root: Path) -> FinetuneResult:
-    return run_finetune(killed_run.config(root, output_dir=str(out), resume_from_checkpoint=True), killed_run.data())
+    return run_finetune(tiny_run.config(root, output_dir=str(out), resume_from_checkpoint=True), tiny_run.data())
 
 
-def test_a_killed_run_goes_on_to_the_same_weights(root: Path, whole: FinetuneResult) -> None:
+def test_a_tiny_run_goes_on_to_the_same_weights(root: Path, whole: FinetuneResult) -> None:
     out = root / "killed"
     kill_in_second_epoch(out, root, whole)
     again = go_on(out, root)
@@ -77,26 +77,26 @@ def test_a_checkpoint_cut_off_by_the_kill_is_left_aside(
 
 
 def test_another_seed_ends_in_other_weights(root: Path, whole: FinetuneResult) -> None:
-    other = run_finetune(killed_run.config(root, output_dir=str(root / "seed"), seed=1), killed_run.data())
+    other = run_finetune(tiny_run.config(root, output_dir=str(root / "seed"), seed=1), tiny_run.data())
     assert weights(other.output_dir) != weights(whole.output_dir)
 
 
 def test_a_used_folder_is_not_trained_over_by_mistake(root: Path, whole: FinetuneResult) -> None:
     with pytest.raises(InputError, match="already holds a run; resume_from_checkpoint=true goes on"):
-        run_finetune(killed_run.config(root, output_dir=whole.output_dir), killed_run.data())
+        run_finetune(tiny_run.config(root, output_dir=whole.output_dir), tiny_run.data())
 
 
 def test_going_on_from_nothing_starts_from_the_beginning(
     root: Path, whole: FinetuneResult, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = killed_run.config(root, output_dir=str(root / "fresh"), resume_from_checkpoint=True)
+    config = tiny_run.config(root, output_dir=str(root / "fresh"), resume_from_checkpoint=True)
     with caplog.at_level(logging.WARNING, "maskwright"):
-        result = run_finetune(config, killed_run.data())
+        result = run_finetune(config, tiny_run.data())
     assert "starting from the beginning" in caplog.text
     assert weights(result.output_dir) == weights(whole.output_dir)
 
 
 def test_a_named_checkpoint_must_be_whole(root: Path, tmp_path: Path) -> None:
-    config = killed_run.config(root, output_dir=str(tmp_path / "out"), resume_from_checkpoint=str(tmp_path))
+    config = tiny_run.config(root, output_dir=str(tmp_path / "out"), resume_from_checkpoint=str(tmp_path))
     with pytest.raises(InputError, match="not a whole checkpoint"):
-        run_finetune(config, killed_run.data())
+        run_finetune(config, tiny_run.data())

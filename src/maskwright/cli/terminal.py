@@ -24,16 +24,23 @@ def working() -> Iterator[None]:
     from datasets.utils import logging as datasets_logging
     from transformers.utils import logging as transformers_logging
 
+    verbosity = transformers_logging.get_verbosity()
+    handler = RichHandler(console=Console(stderr=True), show_time=False, show_path=False)
+    logger = logging.getLogger("maskwright")
+    logger.addHandler(handler)
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     datasets_logging.disable_progress_bar()
-    warnings.filterwarnings("ignore", category=FutureWarning)
-    warnings.filterwarnings("ignore", category=UserWarning, module=r"torch\..*")
-    logger = logging.getLogger("maskwright")
-    if not logger.handlers:
-        logger.addHandler(RichHandler(console=Console(stderr=True), show_time=False, show_path=False))
-    with contextlib.redirect_stdout(sys.stderr):
-        yield
+    try:
+        with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=FutureWarning)
+            warnings.filterwarnings("ignore", category=UserWarning, module=r"torch\..*")
+            yield
+    finally:
+        datasets_logging.enable_progress_bar()
+        transformers_logging.enable_progress_bar()
+        transformers_logging.set_verbosity(verbosity)
+        logger.removeHandler(handler)
 
 
 def show(title: str, rows: Mapping[str, str], *, as_json: bool, result: Mapping[str, Any]) -> None:

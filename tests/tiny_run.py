@@ -1,4 +1,4 @@
-"""A fine-tuning run with dropout, DropToken, accumulation and token budgets; as a script it kills itself at a step."""
+"""A tiny fine-tuning run with dropout, DropToken, accumulation and token budgets; as a script, it kills itself."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from transformers import TrainerCallback
 
 from maskwright.data.tasks.base import Example, TaskData
 from maskwright.training.config import FinetuneConfig
+from maskwright.training.finetune import run_finetune
 from maskwright.training.wordpiece import train_wordpiece
 
 WORDS = ["red", "green", "blue", "round", "square", "flat", "loud", "quiet"]
@@ -54,6 +55,12 @@ def config(folder: Path, **changes: Any) -> FinetuneConfig:
     return FinetuneConfig(**{**options, **changes})
 
 
+def fine_tuned(root: Path) -> Path:
+    """A run directory under `root`: labels a, b, c; 32 positions."""
+    run_finetune(config(root, output_dir=str(root / "run"), num_train_epochs=1), data())
+    return root / "run"
+
+
 class KillAt(TrainerCallback):
     """kill -9 at the end of a step, before anything else happens there."""
 
@@ -66,7 +73,5 @@ class KillAt(TrainerCallback):
 
 
 if __name__ == "__main__":
-    from maskwright.training.finetune import run_finetune
-
     root, out, step = sys.argv[1:]
     run_finetune(config(Path(root), output_dir=out), data(), callbacks=[KillAt(int(step))])
