@@ -27,9 +27,6 @@ class PlanCarrier(torch.Tensor):
 
     plan: Plan
     plain: bool
-    # What the caller of the packed model asked for, for when its outputs are unpacked.
-    wants_tuple: bool = False
-    wants_packed: bool = False
 
     @classmethod
     def of(cls, plan: Plan, dtype: torch.dtype, *, plain: bool = False) -> PlanCarrier:
@@ -48,7 +45,7 @@ class PlanCarrier(torch.Tensor):
         cls, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         name = getattr(func, "__name__", str(func))
-        if name == "__get__":  # a property such as .shape
+        if name in ("__get__", "__set__"):  # a property such as .shape
             name = getattr(getattr(func, "__self__", None), "__name__", name)
         carrier = next(a for a in (*args, *(kwargs or {}).values()) if isinstance(a, cls))
         if name not in _LOOKS | _MOVES and not carrier.plain:

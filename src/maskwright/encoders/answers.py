@@ -5,23 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from maskwright.core.layout import as_keep
-from maskwright.encoders.inputs import named
 
 
-def mask_answers(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any) -> Any:
-    """A forward hook of `...ForQuestionAnswering` models with start and end logits `[B, L]`.
+def mask_answers(inputs: dict[str, Any], outputs: Any) -> Any:
+    """Mend the outputs of a model with start and end logits `[B, L]`.
 
     Stock models let padding slots share the softmax over positions, so that a loss depends on the amount of padding.
     Here masked slots get the lowest value, and the loss is the one of the unpadded texts.
     """
-    if not hasattr(outputs, "start_logits") or not hasattr(outputs, "end_logits"):
-        return outputs
-    inputs = named(module, args, kwargs)
-    if "attention_mask" not in inputs:
+    if "start_logits" not in outputs or "attention_mask" not in inputs:
         return outputs
     keep = as_keep(inputs["attention_mask"]).to(outputs.start_logits.device)
     lowest = torch.finfo(outputs.start_logits.dtype).min

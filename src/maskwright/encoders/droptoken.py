@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from maskwright.attention.carrier import PlanCarrier
 from maskwright.core.layout import as_keep
 from maskwright.core.sampling import sample_kept
-from maskwright.encoders.inputs import named
 from maskwright.errors import InputError
 
 IGNORED = -100  # the label torch's and transformers' losses skip
@@ -20,7 +19,7 @@ IGNORED = -100  # the label torch's and transformers' losses skip
 
 @dataclass(eq=False)
 class DropToken:
-    """A forward pre-hook of the outermost model: drops tokens by clearing their `attention_mask`.
+    """Drops tokens by clearing their `attention_mask`, before a model sees its inputs.
 
     Labels of dropped tokens become -100, so token-level losses ignore them; answer spans are never dropped. Heads that
     pool by mask get the reduced mask. Outside training, or at rate 0, it does nothing.
@@ -35,12 +34,12 @@ class DropToken:
     special_ids: Tensor | None
     generator: torch.Generator
 
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if args and isinstance(args[0], dict):  # sentence-transformers passes one dict of features
-            return (self._inputs(module, args[0]), *args[1:]), kwargs
-        return (), self._inputs(module, named(module, args, kwargs))
+    def hook(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        """A forward pre-hook of modules that take one dict of features, as sentence-transformers' do."""
+        self(module, args[0])
 
-    def _inputs(self, module: nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
+    def __call__(self, module: nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Change the named inputs of a call in place, and return them."""
         special = inputs.pop("special_tokens_mask", None)
         if not (self.rate and module.training) or isinstance(inputs.get("attention_mask"), PlanCarrier):
             return inputs

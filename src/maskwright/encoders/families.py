@@ -26,6 +26,10 @@ def _pool_albert(base: Any, first: Tensor) -> Tensor:
     return base.pooler_activation(base.pooler(first))
 
 
+def _any_config(config: Any) -> None:
+    return None
+
+
 @dataclass(frozen=True)
 class Family:
     """One model type.
@@ -51,7 +55,7 @@ class Family:
     rule: ModuleRule | None = None
     embed_first: bool = False
     plain_mask: bool = False
-    check: Callable[[Any], str | None] = lambda config: None
+    check: Callable[[Any], str | None] = _any_config
     pool: Callable[[Any, Tensor], Tensor] = _pool_first
 
 

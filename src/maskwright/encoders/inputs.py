@@ -78,7 +78,6 @@ def pack_inputs(base: Any, family: Family, inputs: dict[str, Any], layout: Layou
         if name in inputs:
             raise PackingError(f"a packed model takes no {name}: {why}")
     inputs.pop("attention_mask", None)
-    wants_tuple = not inputs.pop("return_dict", base.config.return_dict)
     takes = parameters(base)
     if family.embed_first and "inputs_embeds" not in inputs:
         inputs["inputs_embeds"] = base.embeddings(
@@ -89,7 +88,6 @@ def pack_inputs(base: Any, family: Family, inputs: dict[str, Any], layout: Layou
     packed = {name: _packed(name, value, layout) for name, value in inputs.items()}
     dtype = next(base.parameters()).dtype
     carrier = PlanCarrier.of(Plan(layout), dtype, plain=family.plain_mask)
-    carrier.wants_tuple = wants_tuple
     if family.plain_mask and family.rule is None:
         packed["plan_carrier"] = carrier
     return packed | {"attention_mask": carrier, "return_dict": True}

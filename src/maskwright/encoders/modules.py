@@ -1,9 +1,8 @@
 """Families whose attention does not go through transformers' attention interface.
 
 Their stock attention module runs once per bucket of rows of similar length instead of once over the padded batch:
-same code, same parameters, fewer slots; the rest of the model sees only the packed tokens. This is the one place where
-maskwright replaces methods, on the instance, because there is no public hook: `forward` of the attention modules, and
-methods that would prepare positions for the packed row as if it were one text.
+same code, same parameters, fewer slots; the rest of the model sees only the packed tokens. A rule may also replace
+methods of the instance that would prepare positions for the packed row as if it were one text.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any, Literal
 
 import torch
@@ -19,6 +18,7 @@ from torch import Tensor, nn
 
 from maskwright.attention.buckets import Bucket, Plan
 from maskwright.attention.register import plan_of
+from maskwright.encoders.override import override, restore, stock
 
 # (encoder, bucket, hidden states of the bucket) -> further arguments of the attention module.
 Extra = Callable[[nn.Module, Bucket, Tensor], dict[str, Any]]
@@ -49,7 +49,7 @@ def install(base: nn.Module, rule: ModuleRule) -> int:
     """Replace `forward` of the rule's modules; returns how many there are."""
     found = list(_attention_modules(base, rule))
     for module in found:
-        module.forward = partial(_forward, module, base, rule)
+        override(module, _forward, base, rule)
     for path, method, replacement in rule.replaced:
         setattr(base.get_submodule(path), method, replacement)
     return len(found)
@@ -58,7 +58,7 @@ def install(base: nn.Module, rule: ModuleRule) -> int:
 def remove(base: nn.Module, rule: ModuleRule) -> None:
     """Put the stock methods back."""
     for module in _attention_modules(base, rule):
-        module.__dict__.pop("forward", None)
+        restore(module)
     for path, method, _ in rule.replaced:
         base.get_submodule(path).__dict__.pop(method, None)
 
@@ -74,8 +74,7 @@ def _signature(forward: Callable[..., Any]) -> inspect.Signature:
 
 def _forward(module: nn.Module, base: nn.Module, rule: ModuleRule, *args: Any, **kwargs: Any) -> Any:
     """The module's stock forward, bucket by bucket; takes and returns packed `[1, T, ...]` tensors."""
-    stock = type(module).forward
-    bound = _signature(stock).bind_partial(module, *args, **kwargs)
+    bound = _signature(type(module).forward).bind_partial(module, *args, **kwargs)
     given = dict(bound.arguments)
     given.update(given.pop("kwargs", {}))
     given.pop("self")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -19,6 +19,7 @@ from maskwright.encoders.droptoken import DropToken, check_rate, read_special_id
 from maskwright.encoders.families import FAMILIES, Family
 from maskwright.encoders.inputs import layout_of, named, pack_inputs
 from maskwright.encoders.outputs import unpack_outputs
+from maskwright.encoders.override import override, restore, stock
 from maskwright.errors import InputError, UnsupportedModelError
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -32,7 +33,8 @@ class Packing:
     family: Family
     droptoken: DropToken
     stock_attention: str
-    handles: list[RemovableHandle] = field(default_factory=list)
+    drops_in_encoder: bool
+    handle: RemovableHandle | None = None
 
     @property
     def drop_rate(self) -> float:
@@ -98,18 +100,15 @@ def pack(
 def pack_as(family: Family, model: Model, droptoken: DropToken | None = None) -> Model:
     """Pack a stock model by the rules of `family`, whatever the table says of its type."""
     inner, base = encoder_of(model)
-    if droptoken is None:
-        droptoken = DropToken(0.0, None, torch.Generator())
-    # A SentenceTransformer pools by the mask its encoder got, so tokens must be dropped before both.
-    outer = model if hasattr(model, "tokenizer") else inner
-    packing = Packing(family, droptoken, base.config._attn_implementation)
-    packing.handles = [
-        outer.register_forward_pre_hook(droptoken, with_kwargs=True),
-        base.register_forward_pre_hook(_pack_hook, with_kwargs=True),
-        base.register_forward_hook(_unpack_hook, with_kwargs=True),
-    ]
-    if type(inner).__name__.endswith("ForQuestionAnswering"):
-        packing.handles.append(inner.register_forward_hook(mask_answers, with_kwargs=True))
+    droptoken = droptoken or DropToken(0.0, None, torch.Generator())
+    # A SentenceTransformer pools by the mask, as a head may: tokens are dropped before both see it.
+    pools_outside = hasattr(model, "tokenizer")
+    packing = Packing(family, droptoken, base.config._attn_implementation, inner is base and not pools_outside)
+    if pools_outside:
+        packing.handle = model.register_forward_pre_hook(packing.droptoken.hook)
+    if inner is not base:
+        override(inner, _task_forward)
+    override(base, _encoder_forward)
     if family.rule is None:
         base.set_attn_implementation(NAME)
     else:
@@ -123,9 +122,11 @@ def unpack(model: Model) -> Model:
     packing = packing_of(model)
     if packing is None:
         return model
-    _, base = encoder_of(model)
-    for handle in packing.handles:
-        handle.remove()
+    inner, base = encoder_of(model)
+    if packing.handle is not None:
+        packing.handle.remove()
+    for module in {inner, base}:
+        restore(module)
     if packing.family.rule is None:
         base.set_attn_implementation(packing.stock_attention)
     else:
@@ -161,7 +162,6 @@ def packed_states(model: nn.Module, **inputs: Any) -> tuple[Tensor, Layout]:
     inputs = named(base, (), inputs)
     layout = layout_of(inputs)
     packed = pack_inputs(base, packing.family, inputs, layout)
-    packed["attention_mask"].wants_packed = True
     return base(**packed).last_hidden_state[0], layout
 
 
@@ -199,18 +199,28 @@ def family_of(base: PreTrainedModel) -> Family:
     return family
 
 
-def _pack_hook(base: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _task_forward(inner: Any, *args: Any, **kwargs: Any) -> Any:
+    """A model with a head: tokens are dropped before head and encoder see the mask, and answers stay off padding."""
+    packing: Packing = getattr(inner.base_model, _ATTRIBUTE)
+    inputs = named(inner, args, kwargs)
+    if packing.handle is None:
+        inputs = packing.droptoken(inner, inputs)
+    if not type(inner).__name__.endswith("ForQuestionAnswering"):
+        return stock(inner, **inputs)
+    wants_tuple = not inputs.pop("return_dict", inner.config.return_dict)
+    outputs = mask_answers(inputs, stock(inner, **inputs, return_dict=True))
+    return outputs.to_tuple() if wants_tuple else outputs
+
+
+def _encoder_forward(base: Any, *args: Any, **kwargs: Any) -> Any:
     packing: Packing = getattr(base, _ATTRIBUTE)
     inputs = named(base, args, kwargs)
     if isinstance(inputs.get("attention_mask"), PlanCarrier):  # packed already, by packed_states
-        return (), inputs
-    return (), pack_inputs(base, packing.family, inputs, layout_of(inputs))
-
-
-def _unpack_hook(base: Any, args: tuple[Any, ...], kwargs: dict[str, Any], outputs: Any) -> Any:
-    packing: Packing = getattr(base, _ATTRIBUTE)
-    carrier: PlanCarrier = kwargs["attention_mask"]
-    if carrier.wants_packed:
-        return outputs
-    unpacked = unpack_outputs(base, packing.family, outputs, carrier.plan.layout)
-    return unpacked.to_tuple() if carrier.wants_tuple else unpacked
+        return stock(base, **inputs)
+    if packing.drops_in_encoder:
+        inputs = packing.droptoken(base, inputs)
+    wants_tuple = not inputs.pop("return_dict", base.config.return_dict)
+    layout = layout_of(inputs)
+    outputs = stock(base, **pack_inputs(base, packing.family, inputs, layout))
+    outputs = unpack_outputs(base, packing.family, outputs, layout)
+    return outputs.to_tuple() if wants_tuple else outputs
