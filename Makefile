@@ -1,8 +1,8 @@
 # One named target an action; the same ones run in CI. `make` alone lists them.
 PYTHON ?= python3
 BIN := .venv/bin
-# One torch thread a test process and one process a core: quicker than one process with all the threads.
-PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/pytest -n auto --dist loadgroup
+# One torch thread a test process and one process a core; a file stays with one process, which sets up its fixtures once.
+PYTEST := OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/pytest -n auto --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all lint docs lock build clean

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.xdist_group("wheel")  # one worker builds, once
 
 
 def run(*command: str | Path, **environment: str) -> str:
