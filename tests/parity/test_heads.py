@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from parity import zoo
 from transformers import (
     AutoModelForMaskedLM,
     AutoModelForMultipleChoice,
@@ -14,6 +13,7 @@ from transformers import (
 )
 
 import maskwright as mw
+from parity import zoo
 
 HEADED = ["albert", "bert", "deberta-v2", "distilbert", "electra", "eurobert", "modernbert", "mpnet", "nomic_bert"]
 HEADED += ["rembert", "roberta", "roformer", "xlm-roberta"]

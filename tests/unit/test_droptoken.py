@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from parity import zoo
 from scipy.stats import binomtest
 from transformers import AutoModelForMaskedLM, AutoModelForQuestionAnswering, AutoModelForSequenceClassification
 
 import maskwright as mw
 from maskwright.encoders.pack import packing_of
 from maskwright.errors import InputError
+from parity import zoo
 
 SPECIAL = (0, 2, 3, zoo.PAD)
 
