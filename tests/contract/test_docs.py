@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import runpy
+import shlex
+from importlib import import_module
 from pathlib import Path
 
+import pytest
+
+from maskwright.cli.main import find_verb
 from maskwright.cli.verbs import VERBS
 from maskwright.encoders.families import FAMILIES
 
@@ -21,3 +27,26 @@ def test_the_family_table_is_up_to_date() -> None:
 def test_the_readme_names_every_verb_and_no_other() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"`maskwright ([a-z]+)[^`]*` \|", readme)) == {verb.name for verb in VERBS}
+
+
+def commands() -> list[str]:
+    """Every `maskwright VERB ...` line in a code block of the README and the docs."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return re.findall(r"^maskwright .*$", "\n".join(blocks), re.MULTILINE)
+
+
+def test_the_docs_show_commands() -> None:
+    assert len(commands()) >= 5
+
+
+@pytest.mark.parametrize("command", commands())
+def test_a_documented_command_is_accepted(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "tnews").mkdir(parents=True)
+    (tmp_path / "runs" / "tnews" / "config.yaml").write_text("task: tnews\n", encoding="utf-8")
+    _, name, *words = shlex.split(command)
+    parser = import_module(find_verb(name).module).build_parser()
+    with contextlib.suppress(SystemExit):  # --help
+        parser.parse_args(words)

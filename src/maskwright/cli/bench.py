@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import Namespace
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from maskwright.cli.options import Parser
@@ -75,11 +76,13 @@ def run(options: Namespace) -> int:
 def _print(report: BenchReport) -> None:
     console = Console()
     lengths, result = report.lengths, report.measurement
-    console.print(f"[bold]model[/]    {report.model}: {result.n_parameters / 1e6:.1f}M parameters, {result.dtype}")
+    console.print(
+        f"[bold]model[/]    {escape(report.model)}: {result.n_parameters / 1e6:.1f}M parameters, {result.dtype}"
+    )
     versions = ", ".join(f"{name} {report.environment[name]}" for name in ("maskwright", "torch", "transformers"))
     console.print(f"[bold]machine[/]  {result.device}, {result.n_threads} threads; {versions}")
     sampled = "" if lengths.n_texts == report.n_texts_in_data else f"{lengths.n_texts:,} of "
-    console.print(f"[bold]texts[/]    {sampled}{report.n_texts_in_data:,} from {report.data}")
+    console.print(f"[bold]texts[/]    {sampled}{report.n_texts_in_data:,} from {escape(report.data)}")
     console.print(
         f"         tokens: mean {lengths.mean:.0f}, median {lengths.median:.0f}, 95% up to {lengths.p95:.0f}, "
         f"longest {lengths.longest}; {lengths.n_truncated} cut to {lengths.max_length}\n"
