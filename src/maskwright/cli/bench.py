@@ -80,7 +80,7 @@ def _print(report: BenchReport) -> None:
         f"[bold]model[/]    {escape(report.model)}: {result.n_parameters / 1e6:.1f}M parameters, {result.dtype}"
     )
     versions = ", ".join(f"{name} {report.environment[name]}" for name in ("maskwright", "torch", "transformers"))
-    console.print(f"[bold]machine[/]  {result.device}, {result.n_threads} threads; {versions}")
+    console.print(f"[bold]machine[/]  {result.device}, threads: {result.n_threads}; {versions}")
     sampled = "" if lengths.n_texts == report.n_texts_in_data else f"{lengths.n_texts:,} of "
     console.print(f"[bold]texts[/]    {sampled}{report.n_texts_in_data:,} from {escape(report.data)}")
     console.print(
