@@ -1,0 +1,214 @@
+"""What packing saves a training step: forward, backward and AdamW of BERT for classification, stock against packed.
+
+    .venv/bin/python benchmarks/pack.py [--sizes base small] [--rounds 5] [--memory]
+
+Stock runs on batches padded in random order, and on the strongest alternative, batches cut from length-sorted chunks of
+50 batches as transformers' length-grouped sampler does. Packed runs on batches of as many real tokens in random order,
+sorted inside. Lengths are log-normal. Times are per real token, so all rows compare directly; "ideal" is padded slots
+over real tokens of the random batches: what removing padding could save at most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import subprocess
+import sys
+
+import torch
+from harness import interleave, peak_mib, publish, table
+from transformers import BertConfig, BertForSequenceClassification
+
+import maskwright as mw
+
+SIZES = {"base": {}, "small": {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024}}
+LAYERS = {"base": 12, "small": 4}
+ROWS = {("base", 20): 64, ("base", 60): 32, ("base", 300): 8, ("small", 20): 128, ("small", 60): 64, ("small", 300): 16}
+LONGEST, VOCAB, N_LABELS, SPECIAL = 512, 21128, 15, (0, 100, 101, 102)
+
+
+def draw_lengths(mean, n, seed=0):
+    """Log-normal lengths of texts in tokens, at least 4, at most 512."""
+    generator = torch.Generator().manual_seed(seed)
+    spread = 0.6 if mean < 150 else 0.7
+    draws = torch.exp(math.log(mean) - spread**2 / 2 + spread * torch.randn(n, generator=generator))
+    return draws.round().clamp(4, LONGEST).long().tolist()
+
+
+def batch_of(lengths, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    longest = max(lengths)
+    keep = torch.arange(longest) < torch.tensor(lengths)[:, None]
+    ids = torch.randint(200, VOCAB, keep.shape, generator=generator).masked_fill(~keep, 0)
+    ids[:, 0] = 101
+    labels = torch.randint(0, N_LABELS, (len(lengths),), generator=generator)
+    return {"input_ids": ids, "attention_mask": keep.long(), "labels": labels}
+
+
+def workload(mean, rows, n_batches):
+    """The same kind of texts cut three ways: random rows, rows of like length, random rows sorted inside."""
+    pool = draw_lengths(mean, 50 * rows)
+    sorted_pool = sorted(pool)
+    middle = [int((i + 0.5) * 50 / n_batches) for i in range(n_batches)]
+    random = [batch_of(pool[i * rows : (i + 1) * rows], i) for i in range(n_batches)]
+    grouped = [batch_of(sorted_pool[i * rows : (i + 1) * rows], i) for i in middle]
+    inside = [batch_of(sorted(pool[i * rows : (i + 1) * rows], reverse=True), i) for i in range(n_batches)]
+    return {"stock random": random, "stock grouped": grouped, "packed": inside}
+
+
+def tokens(batches):
+    return sum(int(batch["attention_mask"].sum()) for batch in batches)
+
+
+def slots(batches):
+    return sum(batch["attention_mask"].numel() for batch in batches)
+
+
+def new_model(size, attention_dropout):
+    torch.manual_seed(0)
+    options = SIZES[size] | {"num_hidden_layers": LAYERS[size], "num_labels": N_LABELS, "vocab_size": VOCAB}
+    config = BertConfig(attention_probs_dropout_prob=attention_dropout, **options)
+    model = BertForSequenceClassification(config).train()
+    return model, torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
+
+
+def train(model, optimizer, batches):
+    for batch in batches:
+        model(**batch).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def against_stock(size, mean, attention_dropout, rounds, n_batches):
+    work = workload(mean, ROWS[size, mean], n_batches)
+    stock, packed = new_model(size, attention_dropout), new_model(size, attention_dropout)
+    mw.pack(packed[0])
+    runs = {
+        name: lambda name=name, batches=batches: train(*(packed if name == "packed" else stock), batches)
+        for name, batches in work.items()
+    }
+    times = interleave(runs, rounds)
+    per_token = {name: 1e6 * times[name] / tokens(work[name]) for name in work}
+    ideal = slots(work["stock random"]) / tokens(work["stock random"])
+    gain = per_token["stock random"] / per_token["packed"]
+    return {
+        "size": size,
+        "mean length": mean,
+        "attention dropout": attention_dropout,
+        "us per token": per_token,
+        "ideal": ideal,
+        "against random": gain,
+        "share of ideal": gain / ideal,
+        "against grouped": per_token["stock grouped"] / per_token["packed"],
+    }
+
+
+def uniform(size, length, rounds, n_batches):
+    """No padding at all: packing has nothing to save."""
+    batches = [batch_of([length] * ROWS[size, min(length, 60)], i) for i in range(n_batches)]
+    stock, packed = new_model(size, 0.0), new_model(size, 0.0)
+    mw.pack(packed[0])
+    times = interleave({"stock": lambda: train(*stock, batches), "packed": lambda: train(*packed, batches)}, rounds)
+    return {"size": size, "uniform length": length, "against stock": times["stock"] / times["packed"]}
+
+
+def droptoken(size, rounds, n_batches):
+    """Step time at each drop rate on long texts, relative to no drop."""
+    batches = workload(300, ROWS[size, 300], n_batches)["packed"]
+    model, optimizer = new_model(size, 0.0)
+    mw.pack(model, special_ids=SPECIAL)
+    from maskwright.encoders.pack import packing_of
+
+    def run(rate):
+        packing_of(model).drop_rate = rate
+        train(model, optimizer, batches)
+
+    times = interleave({str(rate): lambda rate=rate: run(rate) for rate in (0.0, 0.1, 0.15, 0.3)}, rounds)
+    return {"size": size, "relative step time": {rate: t / times["0.0"] for rate, t in times.items()}}
+
+
+def peak_memory(size, mean, attention_dropout):
+    """Peak MiB of training on one random batch, each variant in a process of its own."""
+    peaks = {}
+    for variant in ("stock random", "packed"):
+        command = [sys.executable, __file__, "--peak", size, str(mean), str(attention_dropout), variant]
+        peaks[variant] = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()[-1])
+    return {"size": size, "mean length": mean, "attention dropout": attention_dropout, "peak MiB": peaks}
+
+
+def print_peak(size, mean, attention_dropout, variant):
+    batches = workload(int(mean), ROWS[size, int(mean)], 2)[variant]
+    model, optimizer = new_model(size, float(attention_dropout))
+    if variant == "packed":
+        mw.pack(model)
+    train(model, optimizer, batches)
+    print(peak_mib())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", nargs="+", default=["small", "base"], choices=SIZES)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--peak", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(os.cpu_count() or 1)
+    if options.peak:
+        print_peak(*options.peak)
+        return
+    measured = {"stock": [], "uniform": [], "drop": [], "memory": []}
+    for size in options.sizes:
+        n_batches = 2 if size == "base" else 4
+        for dropout in (0.0, 0.1):
+            for mean in (20, 60, 300):
+                measured["stock"].append(against_stock(size, mean, dropout, options.rounds, n_batches))
+                print(measured["stock"][-1], flush=True)
+        measured["uniform"] += [uniform(size, length, options.rounds, n_batches) for length in (20, 60)]
+        measured["drop"].append(droptoken(size, options.rounds, n_batches))
+        measured["memory"] += [peak_memory(size, mean, dropout) for mean in (60, 300) for dropout in (0.0, 0.1)]
+        print(measured["uniform"], measured["drop"], measured["memory"], flush=True)
+    publish(
+        "pack",
+        "Training steps, stock against packed",
+        report(measured),
+        [record for part in measured.values() for record in part],
+    )
+
+
+def report(measured):
+    names = {"base": "12 x 768", "small": "4 x 256"}
+    columns = ("ideal", "against random", "share of ideal", "against grouped")
+    rows = [
+        [names[r["size"]], r["mean length"], r["attention dropout"], *(float(r[c]) for c in columns)]
+        for r in measured["stock"]
+    ]
+    parts = [
+        "Forward, backward and fused AdamW in float32, times per real token, medians of interleaved rounds.",
+        table(["model", "mean length", "attention dropout", *columns], rows),
+        "Uniform lengths (no padding to save; 1.00 = as fast as stock):",
+        table(
+            ["model", "length", "against stock"],
+            [[names[r["size"]], r["uniform length"], float(r["against stock"])] for r in measured["uniform"]],
+        ),
+        "DropToken on long texts (mean 300): step time relative to no drop.",
+        table(
+            ["model", "0.1", "0.15", "0.3"],
+            [
+                [names[r["size"]], *(r["relative step time"][x] for x in ("0.1", "0.15", "0.3"))]
+                for r in measured["drop"]
+            ],
+        ),
+        "Peak memory of the process (MiB), random batches:",
+        table(
+            ["model", "mean length", "attention dropout", "stock", "packed"],
+            [
+                [names[r["size"]], r["mean length"], r["attention dropout"], *r["peak MiB"].values()]
+                for r in measured["memory"]
+            ],
+        ),
+    ]
+    return "\n\n".join(parts)
+
+
+if __name__ == "__main__":
+    main()
