@@ -1,0 +1,65 @@
+"""`maskwright demo`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from jsonargparse import Namespace
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from maskwright.cli.options import Parser
+from maskwright.cli.terminal import working
+
+
+def build_parser() -> Parser:
+    """Where the results go; the job itself is fixed."""
+    parser = Parser("demo")
+    parser.add_argument("--output_dir", type=str, default="demo", help="where everything is written")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON on stdout, all else on stderr")
+    return parser
+
+
+def run(options: Namespace) -> int:
+    """Run the job and print what it came to."""
+    screen = Console(stderr=True)
+    with working():
+        from maskwright.training.demo import run_demo
+
+        result = run_demo(Path(options.output_dir), tell=lambda line: screen.print(f"[bold]{line}[/bold]"))
+    if options.json:
+        print(json.dumps(result.to_dict(), ensure_ascii=False))
+        return 0
+    console = Console()
+    table = Table(
+        "run",
+        title="25 topics of Chinese documentation, from scratch (real tokens, padding not counted)",
+        title_justify="left",
+    )
+    for name in ("accuracy", "tokens/s", "padding avoided", "speed", "time"):
+        table.add_column(name, justify="right")
+    runs = {"packed": result.packed, "+ DropToken 0.1": result.dropped, "not packed": result.stock}
+    for name, done in runs.items():
+        accuracy = done.metrics.get("test_accuracy")
+        table.add_row(
+            name,
+            f"{accuracy:.1%}" if accuracy is not None else f"({done.n_steps} steps)",
+            f"{done.tokens_per_s:,.0f}",
+            f"{done.padding_avoided:.0%}",
+            f"{done.tokens_per_s / result.stock.tokens_per_s:.2f}x",
+            f"{done.train_s:.0f} s",
+        )
+    console.print(table)
+    for sample in result.samples:
+        mark = "right" if sample["gold"] == sample["predicted"] else f"gold: {sample['gold']}"
+        console.print(
+            f"[bold]{escape(sample['predicted'])}[/bold] {sample['probability']:.0%} ({escape(mark)})  "
+            f"{escape(' '.join(sample['text'].split())[:40])}…"
+        )
+    console.print(
+        f"\nAll in {escape(result.folder)}/: tokenizer, packed (a model that from_pretrained loads), packed-droptoken, "
+        "stock, predictions.jsonl, demo.json"
+    )
+    return 0

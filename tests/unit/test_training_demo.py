@@ -1,0 +1,60 @@
+"""The demo in miniature: all three runs, predictions, and where they were written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from maskwright.cli import demo as verb
+from maskwright.cli.main import main
+from maskwright.training import demo
+from maskwright.training.demo import DemoSize, run_demo
+from maskwright.training.wordpiece import train_wordpiece
+
+SMALL = DemoSize(n_train=48, n_test=11, num_train_epochs=1, stock_steps=2, vocab_size=600)
+
+
+def test_three_runs_and_predictions(tmp_path: Path) -> None:
+    lines: list[str] = []
+    result = run_demo(tmp_path, SMALL, tell=lines.append)
+    assert len(lines) == 5
+    assert (result.packed.n_steps, result.dropped.n_steps, result.stock.n_steps) == (3, 3, 2)
+    assert result.packed.n_tokens == result.dropped.n_tokens
+    assert result.packed.padding_avoided > 0.2
+    assert result.stock.padding_avoided == 0
+    assert 0 <= result.packed.metrics["test_accuracy"] <= 1
+    assert len((tmp_path / "predictions.jsonl").read_text("utf-8").splitlines()) == 11
+    assert json.loads((tmp_path / "demo.json").read_text("utf-8"))["speedup"] == pytest.approx(result.speedup)
+    assert (tmp_path / "packed" / "model.safetensors").exists()
+
+
+def test_the_stock_run_takes_the_very_batches_of_the_packed_one(tmp_path: Path) -> None:
+    result = run_demo(tmp_path, DemoSize(48, 11, 1, 3, 600), tell=lambda _: None)
+    assert result.stock.n_tokens == result.packed.n_tokens
+    logs = [
+        [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text("utf-8").splitlines()]
+        for name in ("packed", "stock")
+    ]
+    losses = [next(line["train_loss"] for line in log if "train_loss" in line) for log in logs]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-4)
+
+
+def test_the_verb_prints_a_table_or_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "DemoSize", lambda: SMALL)
+    assert main(["demo", "--output_dir", str(tmp_path / "a")]) == 0
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in ("packed", "DropToken 0.1", "not packed", "predictions.jsonl"))
+    options = verb.build_parser().parse_args(["--output_dir", str(tmp_path / "b"), "--json"])
+    assert verb.run(options) == 0
+    assert json.loads(capsys.readouterr().out)["packed"]["n_steps"] == 3
+
+
+def test_wordpiece_splits_chinese_and_knows_its_special_tokens() -> None:
+    tokenizer = train_wordpiece(["中文 words words", "中文 word"] * 3, vocab_size=80, max_length=64)
+    assert tokenizer.tokenize("Words中文") == ["words", "中", "文"]
+    assert tokenizer("中")["input_ids"][::2] == [tokenizer.cls_token_id, tokenizer.sep_token_id] == [2, 3]
+    assert (tokenizer.pad_token_id, tokenizer.model_max_length) == (0, 64)
