@@ -53,7 +53,7 @@ def go_on(out: Path, root: Path) -> FinetuneResult:
     return run_finetune(tiny_run.config(root, output_dir=str(out), resume_from_checkpoint=True), tiny_run.data())
 
 
-def test_a_tiny_run_goes_on_to_the_same_weights(root: Path, whole: FinetuneResult) -> None:
+def test_a_killed_run_goes_on_to_the_same_weights(root: Path, whole: FinetuneResult) -> None:
     out = root / "killed"
     kill_in_second_epoch(out, root, whole)
     again = go_on(out, root)
