@@ -107,7 +107,7 @@ def test_gradient_checkpointing(model_type, reentrant):
     assert len(checkpointed) >= len(plain) - (3 if reentrant else 0)  # reentrant needs inputs with gradients
 
 
-def test_autocast_and_half_precision(model, inputs):
+def test_half_precision(model, inputs):
     keep = inputs["attention_mask"].bool()
     for cast in (torch.bfloat16, torch.float16):
         half = copy.deepcopy(model).to(cast)
@@ -117,11 +117,27 @@ def test_autocast_and_half_precision(model, inputs):
         truth = model(**inputs).last_hidden_state
         error, stock_error = ((x.float() - truth)[keep].abs().mean() for x in (packed, stock))
         assert error <= 1.2 * stock_error + 1e-4
-    mw.pack(model).train()
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+def test_autocast_trains_with_and_without_attention_dropout(rate):
+    model = mw.pack(zoo.encoder("bert", attention_probs_dropout_prob=rate)).train()
+    inputs = zoo.ragged()
+    torch.manual_seed(0)
     with torch.autocast("cpu", torch.bfloat16):
         loss = model(**inputs).last_hidden_state.float().square().mean()
     loss.backward()
     assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+
+
+def test_as_many_tokens_as_the_model_is_wide():
+    """A pooler output [1, D] must not be taken for states [1, T, D]."""
+    model = zoo.encoder("bert")
+    ids = torch.randint(6, zoo.VOCAB, (3, 13))
+    mask = (torch.arange(13) < torch.tensor([[13], [10], [zoo.WIDTH - 23]])).long()
+    assert mask.sum() == zoo.WIDTH
+    stock = model(ids, attention_mask=mask)
+    assert torch.allclose(mw.pack(model)(ids, attention_mask=mask).pooler_output, stock.pooler_output, atol=1e-5)
 
 
 def test_saved_files_are_stock(model, tmp_path, inputs):

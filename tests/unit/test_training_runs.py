@@ -101,7 +101,6 @@ def test_overwriting_leaves_nothing_of_the_run_before(root: Path) -> None:
 def test_bf16_trains(root: Path) -> None:
     options = {"output_dir": str(root / "bf16"), "bf16": True, "max_steps": 2, "save_strategy": "no"}
     config = tiny_run.config(root, **options)
-    config.config_overrides["attention_probs_dropout_prob"] = 0.0
     done = run_finetune(config, tiny_run.data())
     assert np.isfinite(done.metrics["dev_loss"])
 

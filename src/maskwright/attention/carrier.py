@@ -12,8 +12,9 @@ from maskwright.attention.buckets import Plan
 from maskwright.errors import PackingError
 
 # What may touch a carrier on its way: looking at its shape and type, and moving or detaching it (checkpointing).
-_LOOKS = {"shape", "ndim", "dtype", "device", "is_cuda", "is_cpu", "requires_grad", "grad", "grad_fn", "layout", "is_sparse"}
-_LOOKS |= {"size", "dim", "is_floating_point", "is_complex", "stride", "type", "numel", "__len__"}
+_LOOKS = {"shape", "ndim", "dtype", "device", "is_cuda", "is_cpu", "layout", "is_sparse", "__len__"}
+_LOOKS |= {"size", "dim", "is_floating_point", "is_complex", "stride", "type", "numel"}
+_LOOKS |= {"requires_grad", "grad", "grad_fn"}
 _MOVES = {"detach", "to", "requires_grad_", "contiguous", "clone", "__getitem__"}
 
 

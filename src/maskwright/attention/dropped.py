@@ -18,6 +18,7 @@ class BucketedDropout(torch.autograd.Function):
     """
 
     @staticmethod
+    @torch.amp.custom_fwd(device_type="cpu", cast_inputs=torch.float32)  # keeps float64; autocast would cut to bfloat16
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: Plan, scale: float, window: int | None, rate: float
     ) -> Tensor:
@@ -39,6 +40,7 @@ class BucketedDropout(torch.autograd.Function):
         return out
 
     @staticmethod
+    @torch.amp.custom_bwd(device_type="cpu")
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (grad,) = grads
         saved = ctx.saved_tensors

@@ -32,7 +32,7 @@ def unpack_outputs(base: Any, family: Family, outputs: Any, layout: Layout) -> A
     for name, value in list(outputs.items()):
         if isinstance(value, tuple):
             outputs[name] = tuple(None if states is None else unpack_states(states, layout) for states in value)
-        elif isinstance(value, Tensor) and value.shape[:2] == (1, layout.n_tokens):
+        elif isinstance(value, Tensor) and value.ndim == 3:
             outputs[name] = unpack_states(value, layout)
     if outputs.get("pooler_output") is not None:
         outputs["pooler_output"] = family.pool(base, segment_first(packed[0], layout))

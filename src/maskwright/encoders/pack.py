@@ -118,7 +118,15 @@ def pack_as(family: Family, model: Model, droptoken: DropToken | None = None) ->
 
 
 def unpack(model: Model) -> Model:
-    """Give a packed model its stock behaviour back, in place; does nothing to a model that is not packed."""
+    """Give a packed model its stock behaviour back, in place; does nothing to a model that is not packed.
+
+    Example:
+        >>> import maskwright as mw
+        >>> from transformers import BertConfig, BertModel
+        >>> model = mw.pack(BertModel(BertConfig(vocab_size=61, hidden_size=22, num_attention_heads=2)))
+        >>> mw.unpack(model) is model
+        True
+    """
     packing = packing_of(model)
     if packing is None:
         return model
