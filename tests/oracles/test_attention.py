@@ -131,13 +131,26 @@ def test_buckets_hold_every_row_once_with_little_padding(lengths):
 @given(keep=masks())
 def test_spans_keep_distances(keep):
     layout = Layout.from_mask(keep)
-    seen = torch.zeros(layout.n_tokens, dtype=torch.long)
-    for bucket in Plan(layout).spans:
+    buckets = Plan(layout).spans
+    spread = buckets.spread(layout.positions)
+    for bucket in buckets.items:
         slots = torch.arange(bucket.length).expand(bucket.n, -1)
         valid = torch.ones_like(slots, dtype=torch.bool) if bucket.valid is None else bucket.valid
-        positions = layout.positions[bucket.gather].view(bucket.n, bucket.length)
-        offset = (positions - slots)[valid]
-        first = (positions - slots).gather(1, valid.long().argmax(1, keepdim=True)).expand_as(slots)[valid]
-        assert torch.equal(offset, first), "slot distances are position distances"
-        seen[bucket.tokens] += 1
-    assert (seen == 1).all()
+        offset = bucket.block(spread) - slots
+        first = offset.gather(1, valid.long().argmax(1, keepdim=True)).expand_as(slots)
+        assert torch.equal(offset[valid], first[valid]), "slot distances are position distances"
+
+
+@pytest.mark.parametrize("kind", ["buckets", "spans"])
+@settings(max_examples=50)
+@given(keep=masks())
+def test_collect_undoes_spread(kind, keep):
+    layout = Layout.from_mask(keep)
+    buckets = getattr(Plan(layout), kind)
+    packed = torch.arange(layout.n_tokens, dtype=torch.float64).requires_grad_()
+    spread = buckets.spread(packed)
+    assert torch.equal(buckets.collect(spread), packed)
+    assert spread.shape[0] == sum(bucket.n * bucket.length for bucket in buckets.items)
+    upstream = torch.rand(layout.n_tokens, dtype=torch.float64)
+    (passed_back,) = torch.autograd.grad(buckets.collect(spread), spread, upstream)
+    assert torch.equal(buckets.spread_gradient(upstream), passed_back)

@@ -16,48 +16,24 @@ _STRETCH, _SLACK = 1.15, 3
 
 @dataclass(frozen=True, eq=False)
 class Bucket:
-    """`n` rows of similar length as a dense `[n, length]` block.
+    """`n` rows of similar length as a dense block.
 
-    Shapes: `gather` int64 `[n * length]`, the packed token behind each slot (slots without a token repeat one of the
-    row's own); `valid` bool `[n, length]`, True = a real token, None when all are; `start`, the first packed token when
-    the block is one contiguous piece of the sequence, else None; `positions` int64 `[n, length]`, original positions.
+    Attributes:
+        start: where the block begins in the spread sequence (see `Buckets`), in slots.
+        valid: bool `[n, length]`, True = a real token; None when all are.
+        positions: int64 `[n, length]`, original positions.
     """
 
     n: int
     length: int
-    gather: Tensor
+    start: int
     valid: Tensor | None
-    start: int | None
     positions: Tensor
     _biases: dict[tuple[int | None, torch.dtype], Tensor | None] = field(default_factory=dict)
 
-    @cached_property
-    def slots(self) -> Tensor | None:
-        """int64: the flat slots that hold a real token; None when all do."""
-        return None if self.valid is None else self.valid.flatten().nonzero().squeeze(1)
-
-    @cached_property
-    def tokens(self) -> Tensor:
-        """int64: the packed token of each valid slot, in slot order."""
-        return self.gather if self.slots is None else self.gather.index_select(0, self.slots)
-
-    def take(self, packed: Tensor) -> Tensor:
-        """`[T, ...]` -> `[n, length, ...]`; a view where the block is contiguous."""
-        if self.start is not None:
-            return packed.narrow(0, self.start, self.n * self.length).view(self.n, self.length, *packed.shape[1:])
-        return packed.index_select(0, self.gather).view(self.n, self.length, *packed.shape[1:])
-
-    def put(self, packed: Tensor, block: Tensor) -> None:
-        """Write `[n, length, ...]` into the rows of `[T, ...]` it came from, in place."""
-        flat = block.reshape(self.n * self.length, *block.shape[2:])
-        if self.start is not None:
-            packed.narrow(0, self.start, self.n * self.length).copy_(flat)
-        else:
-            packed.index_copy_(0, self.tokens, self.drop_padding(flat))
-
-    def drop_padding(self, flat: Tensor) -> Tensor:
-        """`[n * length, ...]` -> the valid slots only."""
-        return flat if self.slots is None else flat.index_select(0, self.slots)
+    def block(self, spread: Tensor) -> Tensor:
+        """`[S, ...]` -> `[n, length, ...]`, a view."""
+        return spread.narrow(0, self.start, self.n * self.length).view(self.n, self.length, *spread.shape[1:])
 
     def bias(self, dtype: torch.dtype, window: int | None = None) -> Tensor | None:
         """Additive `[n, 1, 1 or length, length]`: 0 = may attend, -inf = blocked; None when all may attend.
@@ -82,6 +58,35 @@ def additive(allowed: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.where(allowed, zero, float("-inf"))
 
 
+@dataclass(frozen=True, eq=False)
+class Buckets:
+    """The T packed tokens spread over the S slots of all buckets, one after the other (S - T slots are padding).
+
+    Attributes:
+        gather: int64 `[S]`, the token behind each slot; padding repeats one of its row's own. None: slots are tokens.
+        slots: int64 `[T]`, the slot of each token. None: slots are tokens.
+        padding: int64 `[S - T]`, the slots without a token; None when there are none.
+    """
+
+    items: list[Bucket]
+    gather: Tensor | None
+    slots: Tensor | None
+    padding: Tensor | None
+
+    def spread(self, packed: Tensor) -> Tensor:
+        """`[T, ...]` -> `[S, ...]`; one copy for all buckets, or none where tokens stand as the buckets need them."""
+        return packed if self.gather is None else packed.index_select(0, self.gather)
+
+    def collect(self, spread: Tensor) -> Tensor:
+        """`[S, ...]` -> `[T, ...]`, the inverse."""
+        return spread if self.slots is None else spread.index_select(0, self.slots)
+
+    def spread_gradient(self, grad: Tensor) -> Tensor:
+        """`[T, ...]` -> `[S, ...]` with zeros in padding: what `collect` passes back."""
+        spread = self.spread(grad)
+        return spread if self.padding is None else spread.index_fill_(0, self.padding, 0)
+
+
 class Plan:
     """What attention needs to know of a batch beyond its Layout; built once, shared by all layers."""
 
@@ -94,67 +99,72 @@ class Plan:
         return max(self.layout.row_lengths)
 
     @cached_property
-    def buckets(self) -> list[Bucket]:
+    def buckets(self) -> Buckets:
         """The rows' kept tokens side by side: for attention that knows positions only from its inputs."""
-        offsets = [0]
-        for n in self.layout.row_lengths:
-            offsets.append(offsets[-1] + n)
-        return [self._compact(rows, offsets) for rows in group_rows(self.layout.row_lengths)]
-
-    def _compact(self, rows: list[int], offsets: list[int]) -> Bucket:
-        layout = self.layout
-        lengths = [layout.row_lengths[row] for row in rows]
-        n, length = len(rows), max(lengths)
-        device = layout.index.device
-        starts = torch.tensor([offsets[row] for row in rows], device=device)
-        if min(lengths) == length:
-            contiguous = all(offsets[row] == offsets[rows[0]] + i * length for i, row in enumerate(rows))
-            gather = (starts[:, None] + torch.arange(length, device=device)).flatten()
-            start, valid = (offsets[rows[0]] if contiguous else None), None
-        else:
-            slot = torch.arange(length, device=device)
-            last = torch.tensor(lengths, device=device)[:, None] - 1
-            gather = (starts[:, None] + torch.minimum(slot, last)).flatten()
-            start, valid = None, slot <= last
-        return Bucket(n, length, gather, valid, start, layout.positions[gather].view(n, length))
+        starts = self.layout.offsets[:-1].long()
+        blocks = []
+        for rows in group_rows(self.layout.row_lengths):
+            lengths = [self.layout.row_lengths[row] for row in rows]
+            slot = torch.arange(max(lengths), device=starts.device)
+            last = torch.tensor(lengths, device=starts.device)[:, None] - 1
+            token = starts[rows][:, None] + torch.minimum(slot, last)
+            blocks.append((token, None if min(lengths) == max(lengths) else slot <= last, self.layout.positions[token]))
+        return self._assemble(blocks)
 
     @cached_property
-    def spans(self) -> list[Bucket]:
+    def spans(self) -> Buckets:
         """Every row from its first to its last kept token, holes included but invalid.
 
         Distances between slots then are distances between original positions: for models that count slots.
         """
         layout = self.layout
-        if not layout.n_tokens:
-            return []
         ends = layout.offsets.long()
         first, last = layout.positions[ends[:-1]], layout.positions[ends[1:] - 1]
         widths: list[int] = (last - first + 1).tolist()
         if widths == layout.row_lengths:
             return self.buckets
-        token = torch.zeros(layout.n_rows * layout.length, dtype=torch.int64, device=layout.index.device)
-        token[layout.index] = torch.arange(layout.n_tokens, device=token.device)
-        return [self._span(rows, widths, first, last, token) for rows in group_rows(widths)]
+        token_at = torch.zeros(layout.n_rows * layout.length, dtype=torch.int64, device=ends.device)
+        token_at[layout.index] = torch.arange(layout.n_tokens, device=ends.device)
+        blocks = []
+        for rows in group_rows(widths):
+            row = torch.tensor(rows, device=ends.device)[:, None]
+            wanted = first[row] + torch.arange(max(widths[r] for r in rows), device=ends.device)
+            position = torch.minimum(wanted, last[row])
+            slot = row * layout.length + position
+            valid = (wanted <= last[row]) & layout.keep.flatten()[slot]
+            token = torch.where(valid, token_at[slot], ends[row])
+            blocks.append((token, None if bool(valid.all()) else valid, position))
+        return self._assemble(blocks)
 
-    def _span(self, rows: list[int], widths: list[int], first: Tensor, last: Tensor, token: Tensor) -> Bucket:
-        layout, device = self.layout, token.device
-        n, width = len(rows), max(widths[row] for row in rows)
-        row = torch.tensor(rows, device=device)[:, None]
-        wanted = first[row] + torch.arange(width, device=device)
-        position = torch.minimum(wanted, last[row])
-        slot = row * layout.length + position
-        valid = (wanted <= last[row]) & layout.keep.flatten()[slot]
-        gather = torch.where(valid, token[slot], layout.offsets.long()[row]).flatten()
-        return Bucket(n, width, gather, None if bool(valid.all()) else valid, None, position)
+    def _assemble(self, blocks: list[tuple[Tensor, Tensor | None, Tensor]]) -> Buckets:
+        """Buckets from (token `[n, L]`, valid `[n, L]` or None, position `[n, L]`) of each."""
+        items, start = [], 0
+        for token, valid, position in blocks:
+            items.append(Bucket(token.shape[0], token.shape[1], start, valid, position))
+            start += token.numel()
+        n_tokens, device = self.layout.n_tokens, self.layout.index.device
+        gather = torch.cat([token.flatten() for token, _, _ in blocks])
+        tokens = torch.arange(n_tokens, device=device)
+        if start == n_tokens and torch.equal(gather, tokens):
+            return Buckets(items, None, None, None)
+        every = torch.ones((), dtype=torch.bool, device=device)
+        valid = torch.cat([(every.expand(t.shape) if v is None else v).flatten() for t, v, _ in blocks])
+        slots = torch.empty_like(tokens)
+        slots[gather[valid]] = valid.nonzero().squeeze(1)
+        padding = (~valid).nonzero().squeeze(1) if start > n_tokens else None
+        return Buckets(items, gather, slots, padding)
 
 
 def group_rows(lengths: list[int]) -> list[list[int]]:
-    """Rows in buckets of similar length, shortest first; rows without tokens belong to none."""
+    """Rows in buckets of similar length, longest first; rows without tokens belong to none.
+
+    Longest first, because that is how token-budget batches come: their tokens then need no moving.
+    """
     groups: list[list[int]] = []
-    shortest = 0
-    for row in sorted((row for row, n in enumerate(lengths) if n), key=lengths.__getitem__):
-        if not groups or lengths[row] > max(_STRETCH * shortest, shortest + _SLACK):
+    longest = 0
+    for row in sorted((row for row, n in enumerate(lengths) if n), key=lengths.__getitem__, reverse=True):
+        if not groups or longest > max(_STRETCH * lengths[row], lengths[row] + _SLACK):
             groups.append([])
-            shortest = lengths[row]
+            longest = lengths[row]
         groups[-1].append(row)
     return groups

@@ -22,42 +22,42 @@ class BucketedDropout(torch.autograd.Function):
     def forward(
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: Plan, scale: float, window: int | None, rate: float
     ) -> Tensor:
-        out = torch.empty_like(v, memory_format=torch.contiguous_format)
+        buckets = plan.buckets
+        spread = [buckets.spread(t) for t in (q, k, v)]
+        out = torch.empty(spread[2].shape, dtype=v.dtype)
         saved: list[Tensor] = []
-        for bucket in plan.buckets:
-            qb, kb, vb = (_heads_first(bucket.take(t)) for t in (q, k, v))
-            scores = torch.bmm(qb, kb.transpose(1, 2)).mul_(scale)
+        for bucket in buckets.items:
+            qb, kb, vb = (_heads_first(bucket.block(t)) for t in spread)
+            scores = qb.new_empty(len(qb), bucket.length, bucket.length)
+            torch.baddbmm(scores, qb, kb.transpose(1, 2), beta=0, alpha=scale, out=scores)
             bias = bucket.bias(q.dtype, window)
             if bias is not None:
                 scores.view(bucket.n, -1, bucket.length, bucket.length).add_(bias)
             probs = torch.softmax(scores, -1, out=scores)
             kept = torch.empty_like(probs, dtype=torch.bool).bernoulli_(1 - rate)
             result = torch.bmm(probs * kept, vb).mul_(1 / (1 - rate))
-            bucket.put(out, _tokens_first(result, bucket.n))
+            bucket.block(out).copy_(_tokens_first(result, bucket.n))
             saved += [qb, kb, vb, probs, kept]
         ctx.save_for_backward(*saved)
         ctx.plan, ctx.scale, ctx.rate = plan, scale, rate
-        return out
+        return buckets.collect(out)
 
     @staticmethod
     @torch.amp.custom_bwd(device_type="cpu")
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (grad,) = grads
-        saved = ctx.saved_tensors
-        into = [torch.empty(grad.shape, dtype=grad.dtype, device=grad.device) for _ in range(3)]
-        for i, bucket in enumerate(ctx.plan.buckets):
+        buckets = ctx.plan.buckets
+        grad, saved = buckets.spread_gradient(grads[0]), ctx.saved_tensors
+        into = [torch.empty(grad.shape, dtype=grad.dtype) for _ in range(3)]
+        for i, bucket in enumerate(buckets.items):
             q, k, v, probs, kept = saved[5 * i : 5 * i + 5]
-            g = bucket.take(grad)
-            if bucket.valid is not None:
-                g = g.masked_fill_(~bucket.valid[:, :, None, None], 0)
-            g = _heads_first(g).mul(1 / (1 - ctx.rate))
+            g = _heads_first(bucket.block(grad)) * (1 / (1 - ctx.rate))
             dv = torch.bmm((probs * kept).transpose(1, 2), g)
             dscores = torch._softmax_backward_data(torch.bmm(g, v.transpose(1, 2)).mul_(kept), probs, -1, probs.dtype)
             dq = torch.bmm(dscores, k).mul_(ctx.scale)
             dk = torch.bmm(dscores.transpose(1, 2), q).mul_(ctx.scale)
             for whole, block in zip(into, (dq, dk, dv), strict=True):
-                bucket.put(whole, _tokens_first(block, bucket.n))
-        return (*into, None, None, None, None)
+                bucket.block(whole).copy_(_tokens_first(block, bucket.n))
+        return (*(buckets.collect(t) for t in into), None, None, None, None)
 
 
 def _heads_first(block: Tensor) -> Tensor:

@@ -21,32 +21,31 @@ class BucketedFlash(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: Plan, scale: float, window: int | None) -> Tensor:
-        out = torch.empty_like(v, memory_format=torch.contiguous_format)
+        buckets = plan.buckets
+        spread = [buckets.spread(t) for t in (q, k, v)]
+        out = torch.empty(spread[2].shape, dtype=v.dtype)
         saved: list[Tensor] = []
-        for bucket in plan.buckets:
-            block = [bucket.take(t).transpose(1, 2) for t in (q, k, v)]
+        for bucket in buckets.items:
+            block = [bucket.block(t).transpose(1, 2) for t in spread]
             bias = bucket.bias(q.dtype, window)
             result, lse = _forward(*block, 0.0, False, attn_mask=bias, scale=scale)  # type: ignore[misc]
-            bucket.put(out, result.transpose(1, 2))
+            bucket.block(out).copy_(result.transpose(1, 2))
             saved += [*block, result, lse]
         ctx.save_for_backward(*saved)
         ctx.plan, ctx.scale, ctx.window = plan, scale, window
-        return out
+        return buckets.collect(out)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        (grad,) = grads
-        saved = ctx.saved_tensors
-        into = [torch.empty(grad.shape, dtype=grad.dtype, device=grad.device) for _ in range(3)]
-        for i, bucket in enumerate(ctx.plan.buckets):
+        buckets = ctx.plan.buckets
+        grad, saved = buckets.spread_gradient(grads[0]), ctx.saved_tensors
+        into = [torch.empty(grad.shape, dtype=grad.dtype) for _ in range(3)]
+        for i, bucket in enumerate(buckets.items):
             q, k, v, result, lse = saved[5 * i : 5 * i + 5]
-            g = bucket.take(grad)
-            if bucket.valid is not None:
-                g = g.masked_fill_(~bucket.valid[:, :, None, None], 0)
-            bias = bucket.bias(grad.dtype, ctx.window)
+            upstream, bias = bucket.block(grad).transpose(1, 2), bucket.bias(grad.dtype, ctx.window)
             blocks = _backward(  # type: ignore[misc]
-                g.transpose(1, 2), q, k, v, result, lse, 0.0, False, attn_mask=bias, scale=ctx.scale
+                upstream, q, k, v, result, lse, 0.0, False, attn_mask=bias, scale=ctx.scale
             )
             for whole, block in zip(into, blocks, strict=True):
-                bucket.put(whole, block.transpose(1, 2))
-        return (*into, None, None, None)
+                bucket.block(whole).copy_(block.transpose(1, 2))
+        return (*(buckets.collect(t) for t in into), None, None, None)

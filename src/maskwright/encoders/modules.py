@@ -16,7 +16,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from maskwright.attention.buckets import Bucket, Plan
+from maskwright.attention.buckets import Bucket, Buckets
 from maskwright.attention.register import plan_of
 from maskwright.encoders.override import override, restore, stock
 
@@ -87,37 +87,33 @@ def _forward(module: nn.Module, base: nn.Module, rule: ModuleRule, *args: Any, *
         for key, value in given.items()
         if isinstance(value, Tensor) and value.ndim >= 2 and value.shape[:2] == (1, n_tokens)
     }
-    first = next(iter(packed.values()))
+    buckets = plan.spans if rule.rows == "span" else plan.buckets
+    spread = {key: buckets.spread(value) for key, value in packed.items()}
     results = []
-    for bucket in _rows(plan, rule):
-        inputs = given | {key: bucket.take(value) for key, value in packed.items()}
-        inputs[name] = _mask(bucket, kind, first.dtype)
+    for bucket in buckets.items:
+        blocks = {key: bucket.block(value) for key, value in spread.items()}
+        hidden = next(iter(blocks.values()))
+        inputs = given | blocks | {name: _mask(bucket, kind, hidden)}
         if rule.extra is not None:
-            inputs |= rule.extra(base, bucket, bucket.take(first))
+            inputs |= rule.extra(base, bucket, hidden)
         results.append(stock(module, **inputs))
-    return _join(results, plan, rule)
+    return _join(results, buckets)
 
 
-def _rows(plan: Plan, rule: ModuleRule) -> list[Bucket]:
-    return plan.spans if rule.rows == "span" else plan.buckets
-
-
-def _mask(bucket: Bucket, kind: str, dtype: torch.dtype) -> Tensor | None:
+def _mask(bucket: Bucket, kind: str, hidden: Tensor) -> Tensor | None:
     if kind == "additive":
-        return bucket.bias(dtype)
+        return bucket.bias(hidden.dtype)
     valid = bucket.valid
     if valid is None:
-        valid = torch.ones(bucket.n, bucket.length, dtype=torch.bool, device=bucket.gather.device)
+        valid = torch.ones(bucket.n, bucket.length, dtype=torch.bool, device=hidden.device)
     return valid if kind == "keep-2d" else valid[:, None, None, :]
 
 
-def _join(results: list[Any], plan: Plan, rule: ModuleRule) -> Any:
+def _join(results: list[Any], buckets: Buckets) -> Any:
     """Put the buckets' results, alike in structure, into packed order; what is not one value a token becomes None."""
     if isinstance(results[0], tuple):
-        return tuple(_join(list(parts), plan, rule) for parts in zip(*results, strict=True))
-    buckets = _rows(plan, rule)
-    if not all(isinstance(r, Tensor) and r.shape[:2] == (b.n, b.length) for r, b in zip(results, buckets, strict=True)):
+        return tuple(_join(list(parts), buckets) for parts in zip(*results, strict=True))
+    shapes = [(bucket.n, bucket.length) for bucket in buckets.items]
+    if not all(isinstance(r, Tensor) and r.shape[:2] == shape for r, shape in zip(results, shapes, strict=True)):
         return None
-    pieces = [bucket.drop_padding(result.flatten(0, 1)) for result, bucket in zip(results, buckets, strict=True)]
-    order = torch.cat([bucket.tokens for bucket in buckets]).argsort()
-    return torch.cat(pieces).index_select(0, order)[None]
+    return buckets.collect(torch.cat([result.flatten(0, 1) for result in results]))[None]

@@ -154,6 +154,7 @@ def training_arguments(config: FinetuneConfig, data: TaskData) -> TrainingArgume
     if values["eval_strategy"] == "no" or values["save_strategy"] == "no":
         values["load_best_model_at_end"] = False
     values |= {"dataloader_pin_memory": torch.cuda.is_available(), "average_tokens_across_devices": True}
+    values["use_cpu"] = not torch.accelerator.is_available()  # transformers refuses bf16 on a CPU that is not asked for
     try:
         return TrainingArguments(**{**values, **config.training_arguments})
     except (ValueError, TypeError) as error:
