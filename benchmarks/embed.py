@@ -62,7 +62,9 @@ def main():
     texts = [line.strip() for line in lines if line.strip()][: options.limit]
     records = [compare(texts, dtype, options.rounds, options.max_tokens) for dtype in (torch.float32, torch.bfloat16)]
     rows = [[*list(r.values())[:-1], f"{r['largest difference']:.1e}"] for r in records]
-    publish("embed", "Embedding, packed against sentence-transformers", table(list(records[0]), rows), records)
+    body = table(list(records[0]), rows)
+    publish("embed", "Embedding, packed against sentence-transformers", body, records)
+    print(body)
 
 
 if __name__ == "__main__":

@@ -102,12 +102,19 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join(lines)
 
 
+def merge(topic: str, record: Mapping[str, Any], key: Sequence[str]) -> list[dict[str, Any]]:
+    """The topic's published records with `record` in place of the one that has the same key, sorted by key."""
+    path = RESULTS / f"{topic}.json"
+    known = json.loads(path.read_text(encoding="utf-8"))["records"] if path.exists() else []
+    others = [old for old in known if any(old.get(name) != record.get(name) for name in key)]
+    return sorted([*others, dict(record)], key=lambda r: [str(r.get(name, "")).zfill(6) for name in key])
+
+
 def publish(topic: str, title: str, body: str, records: Sequence[Mapping[str, Any]]) -> None:
-    """Write `results/<topic>.md` and `.json`, and print the former."""
+    """Write `results/<topic>.md` and `.json`."""
     RESULTS.mkdir(exist_ok=True)
     facts = conditions()
     head = f"# {title}\n\n" + ", ".join(f"{name} {value}" for name, value in facts.items()) + "\n\n"
     (RESULTS / f"{topic}.md").write_text(head + body.strip() + "\n", encoding="utf-8")
     data = {"conditions": facts, "records": list(records)}
     (RESULTS / f"{topic}.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    print(head + body)

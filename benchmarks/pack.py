@@ -1,6 +1,6 @@
 """What packing saves a training step: forward, backward and AdamW of BERT for classification, stock against packed.
 
-    .venv/bin/python benchmarks/pack.py [--sizes base small]
+    .venv/bin/python benchmarks/pack.py [--sizes base small] [--parts stock uniform drop memory]
 
 Stock runs on batches padded in random order, and on the strongest alternative, batches of like length as transformers'
 length-grouped sampler cuts them. Packed runs on the same texts in random order, sorted inside each batch. Lengths are
@@ -17,7 +17,7 @@ import subprocess
 import sys
 
 import torch
-from harness import interleave, median, peak_mib, publish, ratio, table
+from harness import interleave, median, merge, peak_mib, publish, ratio, table
 from transformers import BertConfig, BertForSequenceClassification
 
 import maskwright as mw
@@ -27,7 +27,7 @@ SIZES = {"base": {}, "small": {"hidden_size": 256, "num_attention_heads": 4, "in
 LAYERS = {"base": 12, "small": 4}
 ROWS = {("base", 20): 32, ("base", 60): 16, ("base", 300): 4, ("small", 20): 128, ("small", 60): 64, ("small", 300): 16}
 # Rounds of random order (far from packed), and of the contests that are close, for each size.
-ROUNDS = {"base": (2, 5), "small": (3, 15)}
+ROUNDS = {"base": (4, 6), "small": (3, 12)}
 N_BATCHES = {"base": 2, "small": 4}
 LONGEST, VOCAB, N_LABELS, SPECIAL = 512, 21128, 15, (0, 100, 101, 102)
 
@@ -129,12 +129,12 @@ def uniform(size, length):
     stock, packed = new_model(size, 0.0), new_model(size, 0.0)
     mw.pack(packed[0])
     runs = {"stock": lambda: train(*stock, batches), "packed": lambda: train(*packed, batches)}
-    return {"size": size, "uniform length": length, "against stock": ratio(interleave(runs, ROUNDS[size][1]), *runs)}
+    return {"size": size, "mean length": length, "against stock": ratio(interleave(runs, ROUNDS[size][1]), *runs)}
 
 
 def droptoken(size):
     """Step time at each drop rate on long texts, relative to no drop."""
-    batches = random_order(300, ROWS[size, 300], 2 * N_BATCHES[size])["packed"]
+    batches = random_order(300, ROWS[size, 300], N_BATCHES[size])["packed"]
     model, optimizer = new_model(size, 0.0)
     mw.pack(model, special_ids=SPECIAL)
 
@@ -142,7 +142,7 @@ def droptoken(size):
         packing_of(model).drop_rate = rate
         train(model, optimizer, batches)
 
-    times = interleave({str(rate): lambda rate=rate: run(rate) for rate in (0.0, 0.1, 0.15, 0.3)}, 2 * ROUNDS[size][0])
+    times = interleave({str(rate): lambda rate=rate: run(rate) for rate in (0.0, 0.1, 0.15, 0.3)}, ROUNDS[size][1])
     return {"size": size, "relative step time": {rate: ratio(times, rate, "0.0") for rate in times}}
 
 
@@ -164,34 +164,45 @@ def print_peak(size, mean, attention_dropout, variant):
     print(peak_mib())
 
 
+PARTS = ("stock", "uniform", "drop", "memory")
+
+
+def measure(part, size, means, dropouts):
+    if part == "stock":
+        for dropout in dropouts:
+            for mean in means:
+                yield against_stock(size, mean, dropout)
+    elif part == "uniform":
+        yield from (uniform(size, length) for length in (20, 60))
+    elif part == "drop":
+        yield droptoken(size)
+    else:
+        yield from (peak_memory(size, 60, dropout) for dropout in (0.0, 0.1))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", nargs="+", default=["small", "base"], choices=SIZES)
+    parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=SIZES)
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS)
+    parser.add_argument("--means", nargs="+", type=int, default=[20, 60, 300])
+    parser.add_argument("--dropouts", nargs="+", type=float, default=[0.0, 0.1])
     parser.add_argument("--peak", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(os.cpu_count() or 1)
     if options.peak:
         print_peak(*options.peak)
         return
-    measured = {"stock": [], "uniform": [], "drop": [], "memory": []}
     for size in options.sizes:
-        for dropout in (0.0, 0.1):
-            for mean in (20, 60, 300):
-                measured["stock"].append(against_stock(size, mean, dropout))
-                print(measured["stock"][-1], flush=True)
-        measured["uniform"] += [uniform(size, length) for length in (20, 60)]
-        measured["drop"].append(droptoken(size))
-        measured["memory"] += [peak_memory(size, mean, dropout) for mean in (60, 300) for dropout in (0.0, 0.1)]
-        print(measured["uniform"], measured["drop"], measured["memory"], flush=True)
-    publish(
-        "pack",
-        "Training steps, stock against packed",
-        report(measured),
-        [record for part in measured.values() for record in part],
-    )
+        for part in options.parts:
+            for record in measure(part, size, options.means, options.dropouts):
+                print(record, flush=True)
+                # Published as it comes, beside what earlier runs measured: an interrupted run loses nothing.
+                records = merge("pack", {"part": part} | record, ("part", "size", "mean length", "attention dropout"))
+                publish("pack", "Training steps, stock against packed", report(records), records)
 
 
-def report(measured):
+def report(records):
+    measured = {part: [r for r in records if r["part"] == part] for part in PARTS}
     names = {"base": "12 x 768", "small": "4 x 256"}
     columns = ("ideal", "against random", "share of ideal", "against grouped")
     rows = [
@@ -204,7 +215,7 @@ def report(measured):
         "Uniform lengths (no padding to save; 1.00 = as fast as stock):",
         table(
             ["model", "length", "against stock"],
-            [[names[r["size"]], r["uniform length"], float(r["against stock"])] for r in measured["uniform"]],
+            [[names[r["size"]], r["mean length"], float(r["against stock"])] for r in measured["uniform"]],
         ),
         "DropToken on long texts (mean 300): step time relative to no drop.",
         table(

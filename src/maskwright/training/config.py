@@ -170,7 +170,7 @@ class EmbedConfig:
     max_length: int | None = option(None, "longest text in tokens (default: the folder's, else the model's)")
     max_tokens_per_batch: int = option(4096, "tokens computed at once")
     packed: bool = option(True, "compute real tokens only (same result, less work)")
-    bf16: bool = option(False, "compute in bfloat16")
+    bf16: bool = option(False, "bfloat16 weights and computation; pooling stays in float32")
 
     def __post_init__(self) -> None:
         if not self.model:

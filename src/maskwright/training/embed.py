@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
-from tqdm.auto import tqdm  # type: ignore[import-untyped]
+from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from maskwright import pooling as pools
@@ -110,21 +110,19 @@ def embed_texts(
     normalize: bool = False,
     max_tokens: int = 4096,
     max_length: int | None = None,
-    bf16: bool = False,
     head: tuple[nn.Module, ...] = (),
     progress: bool = False,
 ) -> NDArray[np.float32]:
     """Embed texts with a packed (or stock) encoder: float32 `[N, D]`, in the texts' order.
 
     Args:
-        model: an encoder without task head, in evaluation mode.
+        model: an encoder without task head, in evaluation mode; bfloat16 weights compute in bfloat16.
         tokenizer: its tokenizer.
         texts: N texts.
         pooling: "mean" over real tokens, "cls" (the first token), or "max".
         normalize: scale every vector to length 1.
         max_tokens: padded slots in a batch at most.
         max_length: longest text in tokens, special tokens included; default: the model's.
-        bf16: compute under bfloat16 autocast; pooling stays in float32.
         head: dense layers after pooling.
         progress: show a bar, once it takes more than two seconds.
 
@@ -135,7 +133,7 @@ def embed_texts(
         return np.zeros((0, model.config.hidden_size), dtype=np.float32)
     tokens = tokenize(tokenizer, texts, resolve_max_length(max_length, model, tokenizer))
     pooler = Pooler(pooling, normalize, head)
-    return embed_tokens(model, tokens, pooler, tokenizer.pad_token_id or 0, max_tokens, bf16=bf16, progress=progress)
+    return embed_tokens(model, tokens, pooler, tokenizer.pad_token_id or 0, max_tokens, progress=progress)
 
 
 def embed_tokens(
@@ -145,13 +143,12 @@ def embed_tokens(
     pad_id: int,
     max_tokens: int,
     *,
-    bf16: bool = False,
     progress: bool = False,
 ) -> NDArray[np.float32]:
     """Embed tokenised texts: float32 `[N, D]`, in their order; see `embed_texts`."""
     vectors: NDArray[np.float32] | None = None
     bar = tqdm(total=int(tokens.lengths.sum()), unit="token", unit_scale=True, delay=2, disable=not progress)
-    with bar, torch.inference_mode(), torch.autocast(model.device.type, torch.bfloat16, enabled=bf16):
+    with bar, torch.inference_mode():
         for rows in batches_by_length(tokens.lengths, max_tokens):
             inputs = {name: part.to(model.device) for name, part in tokens.batch(rows, pad_id).items()}
             pooled = pooler(*_states(model, inputs)).cpu().numpy()
@@ -172,7 +169,7 @@ def run_embed(config: EmbedConfig) -> EmbedResult:
     recipe = read_recipe(config.model)
     texts = read_texts(config.input, config.text_column)
     tokenizer = load_tokenizer(recipe.folder)
-    model = load_encoder(recipe.folder)
+    model = load_encoder(recipe.folder, torch.bfloat16 if config.bf16 else torch.float32)
     if torch.cuda.is_available():
         model.cuda()
     if config.packed:
@@ -184,7 +181,7 @@ def run_embed(config: EmbedConfig) -> EmbedResult:
     normalize = recipe.normalize if config.normalize is None else config.normalize
     pooler = Pooler(config.pooling or recipe.pooling, normalize, recipe.head)
     pad_id = tokenizer.pad_token_id or 0
-    vectors = embed_tokens(model, tokens, pooler, pad_id, config.max_tokens_per_batch, bf16=config.bf16, progress=True)
+    vectors = embed_tokens(model, tokens, pooler, pad_id, config.max_tokens_per_batch, progress=True)
     write_vectors(Path(config.output), vectors, texts)
     return EmbedResult(
         output=config.output,

@@ -40,15 +40,15 @@ def load_tokenizer(name: str) -> PreTrainedTokenizerBase:
         return AutoTokenizer.from_pretrained(name)
 
 
-def load_encoder(name: str) -> PreTrainedModel:
-    """An encoder without a task head, in float32 and evaluation mode.
+def load_encoder(name: str, dtype: torch.dtype = torch.float32) -> PreTrainedModel:
+    """An encoder without a task head, in evaluation mode.
 
     Raises:
         InputError: the folder lacks a configuration or weights, or the hub cannot be reached.
     """
     check_model(name)
     with _one_line_errors(name, "model"):
-        return AutoModel.from_pretrained(name, use_safetensors=True, dtype=torch.float32).eval()
+        return AutoModel.from_pretrained(name, use_safetensors=True, dtype=dtype).eval()
 
 
 def load_fine_tuned(name: str) -> PreTrainedModel:

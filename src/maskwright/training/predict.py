@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from datasets import Dataset
 from numpy.typing import NDArray
-from tqdm.auto import tqdm  # type: ignore[import-untyped]
+from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from maskwright.data.collate import PaddingCollator

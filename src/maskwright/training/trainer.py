@@ -14,6 +14,7 @@ from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState,
 
 from maskwright.data.budget import TokenBudgetBatches
 from maskwright.encoders.pack import packing_of
+from maskwright.errors import InputError
 from maskwright.training.loss import StepLoss
 
 
@@ -94,8 +95,19 @@ class PackedTrainer(Trainer):
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
     ) -> Tensor:
-        """One micro-step, its random draws fixed beforehand."""
+        """One micro-step, its random draws fixed beforehand.
+
+        Raises:
+            InputError: DropToken with labels by token, which the Trainer hides from the model that would ignore some.
+        """
         self._seed_micro_step()
+        packing, labels = packing_of(self.model), inputs.get("labels")
+        if packing is not None and packing.drop_rate and labels is not None and labels.shape == inputs["input_ids"].shape:
+            raise InputError(
+                "this loss would count the labels of dropped tokens; let the model compute it (maskwright.pack ignores "
+                "them there), or train without DropToken",
+                "drop_rate",
+            )
         if (keep := inputs.get("attention_mask")) is not None:
             self.throughput.n_tokens += int(keep.sum())
             self.throughput.n_slots += keep.numel()
