@@ -102,12 +102,12 @@ def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join(lines)
 
 
-def merge(topic: str, record: Mapping[str, Any], key: Sequence[str]) -> list[dict[str, Any]]:
-    """The topic's published records with `record` in place of the one that has the same key, sorted by key."""
+def merge(topic: str, new: Sequence[Mapping[str, Any]], key: Sequence[str]) -> list[dict[str, Any]]:
+    """The topic's published records with new ones in place of those that have the same key, sorted by key."""
     path = RESULTS / f"{topic}.json"
     known = json.loads(path.read_text(encoding="utf-8"))["records"] if path.exists() else []
-    others = [old for old in known if any(old.get(name) != record.get(name) for name in key)]
-    return sorted([*others, dict(record)], key=lambda r: [str(r.get(name, "")).zfill(6) for name in key])
+    by_key = {tuple(record.get(name) for name in key): dict(record) for record in [*known, *new]}
+    return sorted(by_key.values(), key=lambda record: [str(record.get(name, "")).zfill(6) for name in key])
 
 
 def publish(topic: str, title: str, body: str, records: Sequence[Mapping[str, Any]]) -> None:

@@ -197,7 +197,7 @@ def main():
             for record in measure(part, size, options.means, options.dropouts):
                 print(record, flush=True)
                 # Published as it comes, beside what earlier runs measured: an interrupted run loses nothing.
-                records = merge("pack", {"part": part} | record, ("part", "size", "mean length", "attention dropout"))
+                records = merge("pack", [{"part": part} | record], ("part", "size", "mean length", "attention dropout"))
                 publish("pack", "Training steps, stock against packed", report(records), records)
 
 

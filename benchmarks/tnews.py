@@ -19,7 +19,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from statistics import mean, stdev
 
-from harness import publish, table
+from harness import merge, publish, table
 
 SETTINGS = {"learning_rate": 5e-5, "per_device_train_batch_size": 32, "warmup_steps": 0.1, "weight_decay": 0.01}
 SETTINGS |= {"optim": "adamw_torch_fused", "bf16": True, "eval_strategy": "no", "save_strategy": "no"}
@@ -86,8 +86,8 @@ def queue(variant, core, options):
             command += ["--one", variant, str(seed), str(core), out]
             environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
             run = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True)
+        print(variant, seed, run.stdout.splitlines()[-1], flush=True)
         found.append({"variant": variant, "seed": seed, **json.loads(run.stdout.splitlines()[-1])})
-        print(found[-1], flush=True)
     return found
 
 
@@ -108,11 +108,12 @@ def main():
         return
     with ThreadPoolExecutor(2) as pool:
         queues = [pool.submit(queue, variant, core, options) for core, variant in enumerate(("stock", "packed"))]
-        records = [record for found in queues for record in found.result()]
-    report(records, options)
+        found = [record for part in queues for record in part.result()]
+    report(merge("tnews", found, ("variant", "seed")), options.epochs)  # beside the seeds of earlier runs
 
 
-def report(records, options):
+def report(records, epochs):
+    seeds = sorted({r["seed"] for r in records})
     rows = []
     for variant in ("stock", "packed"):
         own = [r for r in records if r["variant"] == variant]
@@ -122,7 +123,7 @@ def report(records, options):
     seconds = {v: sum(r["seconds"] for r in records if r["variant"] == v) for v in ("stock", "packed")}
     faster = seconds["stock"] / seconds["packed"]
     body = (
-        f"{options.epochs:g} epochs, seeds {options.seeds}, {json.dumps(SETTINGS)}, longest text {MAX_LENGTH} tokens. "
+        f"{epochs:g} epochs, seeds {seeds}, {json.dumps(SETTINGS)}, longest text {MAX_LENGTH} tokens. "
         "Mean ± standard deviation over seeds; one core and one thread a run.\n\n"
         + table(["variant", "dev accuracy %", "training s", "by seed"], rows)
         + f"\n\nPacked is {faster:.2f} times faster (all seeds together)."

@@ -62,9 +62,12 @@ def test_evaluation_drops_nothing():
         )
 
 
-def test_packed_drop_equals_stock_with_the_dropped_columns_masked():
-    """In training mode with ordinary dropout off: same loss, same gradients."""
-    model = zoo.spread(classifier().double()).train()
+@pytest.mark.parametrize("model_type", ["bert", "modernbert"])
+def test_packed_drop_equals_stock_with_the_dropped_columns_masked(model_type):
+    """In training mode with ordinary dropout off: same loss, same gradients; ModernBERT's head pools by the mask."""
+    config = zoo.config_of(model_type, num_labels=5)
+    config.classifier_pooling = "mean"
+    model = zoo.spread(AutoModelForSequenceClassification.from_config(config).double()).train()
     inputs = batch()
     mw.pack(model, drop_rate=0.3, special_ids=SPECIAL, generator=torch.Generator().manual_seed(3))
     seen = Recorder(model)

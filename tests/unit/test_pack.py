@@ -8,7 +8,7 @@ import pickle
 
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForSequenceClassification, pipeline
+from transformers import AutoModel, AutoModelForSequenceClassification, Trainer, TrainingArguments, pipeline
 
 import maskwright as mw
 from maskwright.encoders.pack import packed_states, packing_of
@@ -196,6 +196,39 @@ def test_pipeline(letters, tmp_path):
     packed = task(texts)
     assert [r["label"] for r in packed] == [r["label"] for r in stock]
     assert [r["score"] for r in packed] == pytest.approx([r["score"] for r in stock], abs=1e-5)
+
+
+def test_transformers_trainer_trains_a_packed_model_alike(tmp_path):
+    rows = zoo.ragged()["input_ids"].tolist()
+    rows = [{"input_ids": row[:n], "labels": n % 3} for row, n in zip(rows, (13, 9, 4, 11, 2, 7, 5), strict=True)]
+
+    def collate(batch):
+        longest = max(len(row["input_ids"]) for row in batch)
+        ids = [row["input_ids"] + [zoo.PAD] * (longest - len(row["input_ids"])) for row in batch]
+        mask = [[1] * len(row["input_ids"]) + [0] * (longest - len(row["input_ids"])) for row in batch]
+        labels = [row["labels"] for row in batch]
+        return {
+            name: torch.tensor(value)
+            for name, value in zip(("input_ids", "attention_mask", "labels"), (ids, mask, labels), strict=True)
+        }
+
+    weights = []
+    for prepare in (mw.unpack, mw.pack):
+        torch.manual_seed(0)
+        model = AutoModelForSequenceClassification.from_config(
+            zoo.config_of("bert", num_labels=3, classifier_dropout=0.0)
+        )
+        options = {
+            "max_steps": 3,
+            "per_device_train_batch_size": 3,
+            "report_to": [],
+            "use_cpu": True,
+            "disable_tqdm": True,
+        }
+        arguments = TrainingArguments(str(tmp_path), save_strategy="no", dataloader_pin_memory=False, **options)
+        Trainer(prepare(model), arguments, train_dataset=rows, data_collator=collate).train()
+        weights.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    assert (weights[0] - weights[1]).abs().max() < 1e-5
 
 
 def test_empty_row_is_named(model, inputs):
