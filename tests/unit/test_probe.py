@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
+from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel, ViTConfig, ViTModel
 
 import maskwright as mw
 from maskwright.encoders.families import FAMILIES
@@ -68,6 +68,18 @@ def test_a_stranger_that_does_not_is_refused(base, reason):
     with pytest.raises(UnsupportedModelError, match=reason):
         mw.pack(model)
     assert packing_of(model) is None
+
+
+def test_half_precision_strangers_are_judged_in_float32():
+    model = stranger(BertModel, BertConfig, "stranger").to(torch.bfloat16)
+    assert packing_of(mw.pack(model)) is not None
+    assert model.dtype == torch.bfloat16
+
+
+def test_models_without_tokens_are_refused():
+    sizes = {"hidden_size": 22, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 8, "patch_size": 4}
+    with pytest.raises(UnsupportedModelError, match="reads no token ids"):
+        mw.pack(ViTModel(ViTConfig(intermediate_size=37, **sizes)))
 
 
 def test_every_encoder_type_of_transformers_has_a_row():

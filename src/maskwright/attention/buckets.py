@@ -72,6 +72,7 @@ class Buckets:
     gather: Tensor | None
     slots: Tensor | None
     padding: Tensor | None
+    _scratch: dict[str, Tensor] = field(default_factory=dict)
 
     def spread(self, packed: Tensor) -> Tensor:
         """`[T, ...]` -> `[S, ...]`; one copy for all buckets, or none where tokens stand as the buckets need them."""
@@ -81,10 +82,29 @@ class Buckets:
         """`[S, ...]` -> `[T, ...]`, the inverse."""
         return spread if self.slots is None else spread.index_select(0, self.slots)
 
+    def spread_briefly(self, name: str, packed: Tensor) -> Tensor:
+        """`spread` without a graph into the workspace of that name: valid until the name is used again."""
+        if self.gather is None:
+            return packed
+        return torch.index_select(packed.detach(), 0, self.gather, out=self.workspace(name, packed))
+
     def spread_gradient(self, grad: Tensor) -> Tensor:
-        """`[T, ...]` -> `[S, ...]` with zeros in padding: what `collect` passes back."""
-        spread = self.spread(grad)
+        """`[T, ...]` -> `[S, ...]` with zeros in padding: what `collect` passes back. As brief as `spread_briefly`."""
+        spread = self.spread_briefly("grad", grad)
         return spread if self.padding is None else spread.index_fill_(0, self.padding, 0)
+
+    def workspace(self, name: str, like: Tensor) -> Tensor:
+        """An uninitialised `[S, ...]` tensor whose content goes through `collect` before the next layer asks for it.
+
+        All layers share one: fresh memory for each would cost more in page faults than the copies themselves. Where
+        `collect` copies nothing, its result would be the workspace, so each call gets a tensor of its own.
+        """
+        if self.gather is None:
+            return torch.empty_like(like, memory_format=torch.contiguous_format)
+        space = self._scratch.get(name)
+        if space is None or space.shape[1:] != like.shape[1:] or space.dtype != like.dtype:
+            space = self._scratch[name] = like.new_empty(len(self.gather), *like.shape[1:])
+        return space
 
 
 class Plan:

@@ -23,8 +23,8 @@ class BucketedDropout(torch.autograd.Function):
         ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: Plan, scale: float, window: int | None, rate: float
     ) -> Tensor:
         buckets = plan.buckets
-        spread = [buckets.spread(t) for t in (q, k, v)]
-        out = torch.empty(spread[2].shape, dtype=v.dtype)
+        spread = [buckets.spread_briefly(name, t) for name, t in (("q", q), ("k", k), ("v", v))]
+        out = buckets.workspace("out", v)
         saved: list[Tensor] = []
         for bucket in buckets.items:
             qb, kb, vb = (_heads_first(bucket.block(t)) for t in spread)
@@ -37,8 +37,8 @@ class BucketedDropout(torch.autograd.Function):
             kept = torch.empty_like(probs, dtype=torch.bool).bernoulli_(1 - rate)
             result = torch.bmm(probs * kept, vb).mul_(1 / (1 - rate))
             bucket.block(out).copy_(_tokens_first(result, bucket.n))
-            saved += [qb, kb, vb, probs, kept]
-        ctx.save_for_backward(*saved)
+            saved += [probs, kept]
+        ctx.save_for_backward(q, k, v, *saved)
         ctx.plan, ctx.scale, ctx.rate = plan, scale, rate
         return buckets.collect(out)
 
@@ -46,15 +46,17 @@ class BucketedDropout(torch.autograd.Function):
     @torch.amp.custom_bwd(device_type="cpu")
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         buckets = ctx.plan.buckets
-        grad, saved = buckets.spread_gradient(grads[0]), ctx.saved_tensors
-        into = [torch.empty(grad.shape, dtype=grad.dtype) for _ in range(3)]
+        grad, (q, k, v, *saved) = buckets.spread_gradient(grads[0]), ctx.saved_tensors
+        spread = [buckets.spread_briefly(name, t) for name, t in (("q", q), ("k", k), ("v", v))]
+        into = [buckets.workspace(name, grads[0]) for name in ("dq", "dk", "dv")]
         for i, bucket in enumerate(buckets.items):
-            q, k, v, probs, kept = saved[5 * i : 5 * i + 5]
-            g = _heads_first(bucket.block(grad)) * (1 / (1 - ctx.rate))
+            probs, kept = saved[2 * i : 2 * i + 2]
+            qb, kb, vb, g = (_heads_first(bucket.block(t)) for t in (*spread, grad))
+            g = g * (1 / (1 - ctx.rate))
             dv = torch.bmm((probs * kept).transpose(1, 2), g)
-            dscores = torch._softmax_backward_data(torch.bmm(g, v.transpose(1, 2)).mul_(kept), probs, -1, probs.dtype)
-            dq = torch.bmm(dscores, k).mul_(ctx.scale)
-            dk = torch.bmm(dscores.transpose(1, 2), q).mul_(ctx.scale)
+            dscores = torch._softmax_backward_data(torch.bmm(g, vb.transpose(1, 2)).mul_(kept), probs, -1, probs.dtype)
+            dq = torch.bmm(dscores, kb).mul_(ctx.scale)
+            dk = torch.bmm(dscores.transpose(1, 2), qb).mul_(ctx.scale)
             for whole, block in zip(into, (dq, dk, dv), strict=True):
                 bucket.block(whole).copy_(_tokens_first(block, bucket.n))
         return (*(buckets.collect(t) for t in into), None, None, None, None)

@@ -22,29 +22,30 @@ class BucketedFlash(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: Plan, scale: float, window: int | None) -> Tensor:
         buckets = plan.buckets
-        spread = [buckets.spread(t) for t in (q, k, v)]
-        out = torch.empty(spread[2].shape, dtype=v.dtype)
+        spread = [buckets.spread_briefly(name, t) for name, t in (("q", q), ("k", k), ("v", v))]
+        out = buckets.workspace("out", v)
         saved: list[Tensor] = []
         for bucket in buckets.items:
             block = [bucket.block(t).transpose(1, 2) for t in spread]
             bias = bucket.bias(q.dtype, window)
             result, lse = _forward(*block, 0.0, False, attn_mask=bias, scale=scale)  # type: ignore[misc]
             bucket.block(out).copy_(result.transpose(1, 2))
-            saved += [*block, result, lse]
-        ctx.save_for_backward(*saved)
+            saved += [result, lse]
+        ctx.save_for_backward(q, k, v, *saved)
         ctx.plan, ctx.scale, ctx.window = plan, scale, window
         return buckets.collect(out)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         buckets = ctx.plan.buckets
-        grad, saved = buckets.spread_gradient(grads[0]), ctx.saved_tensors
-        into = [torch.empty(grad.shape, dtype=grad.dtype) for _ in range(3)]
+        grad, (q, k, v, *saved) = buckets.spread_gradient(grads[0]), ctx.saved_tensors
+        spread = [buckets.spread_briefly(name, t) for name, t in (("q", q), ("k", k), ("v", v))]
+        into = [buckets.workspace(name, grads[0]) for name in ("dq", "dk", "dv")]
         for i, bucket in enumerate(buckets.items):
-            q, k, v, result, lse = saved[5 * i : 5 * i + 5]
-            upstream, bias = bucket.block(grad).transpose(1, 2), bucket.bias(grad.dtype, ctx.window)
+            block = [bucket.block(t).transpose(1, 2) for t in (grad, *spread)]
+            bias = bucket.bias(grad.dtype, ctx.window)
             blocks = _backward(  # type: ignore[misc]
-                upstream, q, k, v, result, lse, 0.0, False, attn_mask=bias, scale=ctx.scale
+                *block, *saved[2 * i : 2 * i + 2], 0.0, False, attn_mask=bias, scale=ctx.scale
             )
             for whole, block in zip(into, blocks, strict=True):
                 bucket.block(whole).copy_(block.transpose(1, 2))

@@ -90,6 +90,20 @@ class Layout:
         keep = torch.zeros(self.n_rows * self.length, dtype=torch.bool, device=self.index.device)
         return keep.index_fill_(0, self.index, True).view(self.n_rows, self.length)
 
+    @cached_property
+    def with_ends(self) -> tuple[Tensor, Tensor]:
+        """(packed tokens, flat slots), int64: every kept token at its slot, and masked row ends filled.
+
+        A masked first slot gets its row's first kept token, a masked last slot the last one. Every row must keep one.
+        """
+        offsets = self.offsets.long()
+        tokens, slots = [torch.arange(self.n_tokens, device=self.index.device)], [self.index]
+        for slot, token in ((0, offsets[:-1]), (self.length - 1, offsets[1:] - 1)):
+            rows = (~self.keep[:, slot]).nonzero().squeeze(1)
+            tokens.append(token[rows])
+            slots.append(rows * self.length + slot)
+        return torch.cat(tokens), torch.cat(slots)
+
     @property
     def is_full(self) -> bool:
         """Whether every slot is kept, so that packing only reshapes."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from maskwright.core.layout import Layout
-from maskwright.core.segments import segment_first, segment_last
+from maskwright.core.segments import segment_first
 from maskwright.encoders.families import Family
 
 
@@ -18,12 +17,12 @@ def unpack_states(packed: Tensor, layout: Layout) -> Tensor:
     A masked slot 0 holds its row's first kept token too, and a masked last slot the last kept one: class heads read a
     row's first slot, a few its last, and under padding on that side stock models hand them the state of a pad token.
     """
-    states = layout.unpack(packed[0])
-    if not layout.is_full:
-        for slot, end in ((0, segment_first(packed[0], layout)), (-1, segment_last(packed[0], layout))):
-            masked = ~layout.keep[:, slot, None]
-            states[:, slot] = torch.where(masked, end, states[:, slot])
-    return states
+    states = packed[0]
+    if layout.is_full:
+        return layout.unpack(states)
+    tokens, slots = layout.with_ends
+    padded = states.new_zeros(layout.n_rows * layout.length, *states.shape[1:])
+    return padded.index_copy(0, slots, states.index_select(0, tokens)).view(layout.n_rows, layout.length, -1)
 
 
 def unpack_outputs(base: Any, family: Family, outputs: Any, layout: Layout) -> Any:

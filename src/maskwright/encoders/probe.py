@@ -29,7 +29,9 @@ def probe_family(base: PreTrainedModel) -> Family:
     from maskwright.encoders.pack import pack_as  # packing asks this module about unknown families
 
     model_type = base.config.model_type
-    twin = copy.deepcopy(base).eval()
+    if getattr(base.config, "vocab_size", None) is None:
+        raise UnsupportedModelError(f"{model_type} cannot be packed: it reads no token ids")
+    twin = copy.deepcopy(base).float().eval()  # in half precision rounding could hide a leak, or look like one
     inputs = _random_batch(twin)
     failures = []
     try:

@@ -102,7 +102,12 @@ class PackedTrainer(Trainer):
         """
         self._seed_micro_step()
         packing, labels = packing_of(self.model), inputs.get("labels")
-        if packing is not None and packing.drop_rate and labels is not None and labels.shape == inputs["input_ids"].shape:
+        if (
+            packing is not None
+            and packing.drop_rate
+            and labels is not None
+            and labels.shape == inputs["input_ids"].shape
+        ):
             raise InputError(
                 "this loss would count the labels of dropped tokens; let the model compute it (maskwright.pack ignores "
                 "them there), or train without DropToken",
