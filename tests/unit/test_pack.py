@@ -293,3 +293,14 @@ def test_sentence_transformer_is_packed_inside():
     a = model(features)["sentence_embedding"]
     assert (a - stock).abs().max() > 1e-3, "dropped while training"
     assert torch.allclose(a.norm(dim=1), torch.ones(3), atol=1e-5)
+
+
+@pytest.mark.parametrize("model_type", ["bert", "roberta", "modernbert", "esm", "layoutlm", "rembert", "eurobert"])
+def test_a_batch_without_masked_slots(model_type):
+    model = zoo.encoder(model_type)
+    batch = {name: value[:5] for name, value in zoo.ragged(model_type).items()}
+    batch["attention_mask"] = torch.ones_like(batch["attention_mask"])
+    stock = model(**batch)[0]
+    mw.pack(model)
+    assert torch.allclose(model(**batch)[0], stock, atol=1e-5)
+    assert torch.allclose(packed_states(model, **batch)[0], stock.flatten(0, 1), atol=1e-5)

@@ -75,6 +75,8 @@ def packed_attention(
 ) -> tuple[Tensor, None]:
     """transformers' attention interface: `[1, H, T, d]` in, `[1, T, H, d]` and no weights out.
 
+    A batch without a masked slot may also come as it is, `[B, H, L, d]`.
+
     Raises:
         PackingError: called without a packed batch, or with an extra bias that would be ignored.
     """
@@ -84,11 +86,12 @@ def packed_attention(
     for name in _UNSUPPORTED:
         if kwargs.get(name) is not None:
             raise PackingError(f"{type(module).__name__} passes {name}, which packed attention would ignore")
-    q, k, v = (t.squeeze(0).transpose(0, 1) for t in (query, key, value))
+    q, k, v = (t.transpose(1, 2).flatten(0, 1) for t in (query, key, value))
     scale = q.shape[-1] ** -0.5 if scaling is None else scaling
     # transformers passes the half width of a bidirectional window plus one (flash attention's convention).
     window = None if sliding_window is None else sliding_window - 1
-    return attend(q, k, v, plan, scale, window, dropout).unsqueeze(0), None
+    result = attend(q, k, v, plan, scale, window, dropout)
+    return result.view(len(query), -1, *result.shape[1:]), None
 
 
 def plan_of(attention_mask: Tensor | None, module: torch.nn.Module) -> Plan:

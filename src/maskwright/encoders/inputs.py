@@ -83,6 +83,9 @@ def pack_inputs(base: Any, family: Family, inputs: dict[str, Any], layout: Layou
         inputs["inputs_embeds"] = base.embeddings(
             input_ids=inputs.pop("input_ids"), attention_mask=layout.keep, position_ids=inputs.get("position_ids")
         )
+    if runs_unpacked(family, layout):
+        carrier = PlanCarrier.of(Plan(layout), next(base.parameters()).dtype)
+        return inputs | {"attention_mask": carrier, "return_dict": True}
     if "position_ids" in takes and "position_ids" not in inputs:
         inputs["position_ids"] = default_positions(base, family, inputs, layout)
     packed = {name: _packed(name, value, layout) for name, value in inputs.items()}
@@ -91,6 +94,11 @@ def pack_inputs(base: Any, family: Family, inputs: dict[str, Any], layout: Layou
     if family.plain_mask and family.rule is None:
         packed["plan_carrier"] = carrier
     return packed | {"attention_mask": carrier, "return_dict": True}
+
+
+def runs_unpacked(family: Family, layout: Layout) -> bool:
+    """Whether a batch without a masked slot stays `[B, L]`: then even positions are embedded once, not once a row."""
+    return layout.is_full and family.rule is None and not family.plain_mask and not family.embed_first
 
 
 def _packed(name: str, value: Any, layout: Layout) -> Any:

@@ -17,7 +17,7 @@ from maskwright.encoders import modules
 from maskwright.encoders.answers import mask_answers
 from maskwright.encoders.droptoken import DropToken, check_rate, read_special_ids
 from maskwright.encoders.families import FAMILIES, Family
-from maskwright.encoders.inputs import layout_of, named, pack_inputs
+from maskwright.encoders.inputs import layout_of, named, pack_inputs, runs_unpacked
 from maskwright.encoders.outputs import unpack_outputs
 from maskwright.encoders.override import override, restore, stock
 from maskwright.errors import InputError, UnsupportedModelError
@@ -170,7 +170,7 @@ def packed_states(model: nn.Module, **inputs: Any) -> tuple[Tensor, Layout]:
     inputs = named(base, (), inputs)
     layout = layout_of(inputs)
     packed = pack_inputs(base, packing.family, inputs, layout)
-    return base(**packed).last_hidden_state[0], layout
+    return base(**packed).last_hidden_state.flatten(0, 1), layout
 
 
 def encoder_of(model: nn.Module) -> tuple[PreTrainedModel, PreTrainedModel]:
@@ -230,5 +230,6 @@ def _encoder_forward(base: Any, *args: Any, **kwargs: Any) -> Any:
     wants_tuple = not inputs.pop("return_dict", base.config.return_dict)
     layout = layout_of(inputs)
     outputs = stock(base, **pack_inputs(base, packing.family, inputs, layout))
-    outputs = unpack_outputs(base, packing.family, outputs, layout)
+    if not runs_unpacked(packing.family, layout):
+        outputs = unpack_outputs(base, packing.family, outputs, layout)
     return outputs.to_tuple() if wants_tuple else outputs
