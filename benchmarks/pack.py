@@ -27,7 +27,7 @@ SIZES = {"base": {}, "small": {"hidden_size": 256, "num_attention_heads": 4, "in
 LAYERS = {"base": 12, "small": 4}
 ROWS = {("base", 20): 32, ("base", 60): 16, ("base", 300): 8, ("small", 20): 128, ("small", 60): 64, ("small", 300): 16}
 # Rounds of random order (far from packed), and of the contests that are close, for each size.
-ROUNDS = {"base": (4, 6), "small": (3, 12)}
+ROUNDS = {"base": (2, 5), "small": (3, 24)}
 N_BATCHES = {"base": 2, "small": 2}
 LONGEST, VOCAB, N_LABELS, SPECIAL = 512, 21128, 15, (0, 100, 101, 102)
 

@@ -22,21 +22,21 @@ from statistics import mean, stdev
 from harness import merge, publish, table
 
 SETTINGS = {"learning_rate": 5e-5, "per_device_train_batch_size": 32, "warmup_steps": 0.1, "weight_decay": 0.01}
-SETTINGS |= {"optim": "adamw_torch_fused", "bf16": True, "eval_strategy": "no", "save_strategy": "no"}
+SETTINGS |= {"optim": "adamw_torch_fused", "eval_strategy": "no", "save_strategy": "no"}
 MAX_LENGTH = 128
 
 
-def run_packed(model, folder, seed, epochs, out):
+def run_packed(model, folder, seed, epochs, out, settings):
     from maskwright.training.config import FinetuneConfig
     from maskwright.training.finetune import run_finetune
 
-    options = SETTINGS | {"output_dir": out, "num_train_epochs": epochs, "seed": seed, "max_length": MAX_LENGTH}
+    options = settings | {"output_dir": out, "num_train_epochs": epochs, "seed": seed, "max_length": MAX_LENGTH}
     config = FinetuneConfig(model=model, task="tnews", data=folder, report_to=[], **options)
     result = run_finetune(config)
     return {"accuracy": result.metrics["dev_accuracy"], "seconds": result.train_s}
 
 
-def run_stock(model, folder, seed, epochs, out):
+def run_stock(model, folder, seed, epochs, out, settings):
     import numpy as np
     from datasets import Dataset
     from transformers import (
@@ -65,7 +65,7 @@ def run_stock(model, folder, seed, epochs, out):
     classifier = AutoModelForSequenceClassification.from_pretrained(model, num_labels=len(names), dtype="float32")
     trainer = Trainer(
         classifier,
-        TrainingArguments(out, num_train_epochs=epochs, seed=seed, report_to=[], use_cpu=True, **SETTINGS),
+        TrainingArguments(out, num_train_epochs=epochs, seed=seed, report_to=[], use_cpu=True, **settings),
         train_dataset=encode(train_texts, train_labels),
         eval_dataset=encode(dev_texts, dev_labels),
         data_collator=DataCollatorWithPadding(tokenizer),
@@ -83,11 +83,14 @@ def queue(variant, core, options):
     for seed in options.seeds:
         with tempfile.TemporaryDirectory() as out:
             command = [sys.executable, __file__, options.model, options.folder, "--epochs", str(options.epochs)]
-            command += ["--one", variant, str(seed), str(core), out]
+            command += ["--one", variant, str(seed), str(core), out] + ["--float32"] * options.float32
             environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
             run = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, check=True)
         print(variant, seed, run.stdout.splitlines()[-1], flush=True)
-        found.append({"variant": variant, "seed": seed, **json.loads(run.stdout.splitlines()[-1])})
+        precision = "float32" if options.float32 else "bfloat16"
+        found.append(
+            {"variant": variant, "seed": seed, "precision": precision, **json.loads(run.stdout.splitlines()[-1])}
+        )
     return found
 
 
@@ -97,6 +100,7 @@ def main():
     parser.add_argument("folder")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--epochs", type=float, default=3)
+    parser.add_argument("--float32", action="store_true", help="for processors that compute bfloat16 slowly")
     parser.add_argument("--one", nargs=4, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
@@ -104,7 +108,8 @@ def main():
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(0, {int(core) % (os.cpu_count() or 1)})
         run = run_stock if variant == "stock" else run_packed
-        print(json.dumps(run(options.model, options.folder, int(seed), options.epochs, out)))
+        settings = SETTINGS | {"bf16": not options.float32}
+        print(json.dumps(run(options.model, options.folder, int(seed), options.epochs, out, settings)))
         return
     with ThreadPoolExecutor(2) as pool:
         queues = [pool.submit(queue, variant, core, options) for core, variant in enumerate(("stock", "packed"))]
@@ -122,8 +127,9 @@ def report(records, epochs):
         rows.append([variant, shown, round(mean(seconds)), " ".join(f"{a:.2f}" for a in accuracy)])
     seconds = {v: sum(r["seconds"] for r in records if r["variant"] == v) for v in ("stock", "packed")}
     faster = seconds["stock"] / seconds["packed"]
+    precisions = sorted({r.get("precision", "bfloat16") for r in records})
     body = (
-        f"{epochs:g} epochs, seeds {seeds}, {json.dumps(SETTINGS)}, longest text {MAX_LENGTH} tokens. "
+        f"{epochs:g} epochs, seeds {seeds}, {' and '.join(precisions)}, {json.dumps(SETTINGS)}, longest text {MAX_LENGTH} tokens. "
         "Mean ± standard deviation over seeds; one core and one thread a run.\n\n"
         + table(["variant", "dev accuracy %", "training s", "by seed"], rows)
         + f"\n\nPacked is {faster:.2f} times faster (all seeds together)."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -73,6 +74,23 @@ class Buckets:
     slots: Tensor | None
     padding: Tensor | None
     _scratch: dict[str, Tensor] = field(default_factory=dict)
+    _by_head: dict[int, Buckets] = field(default_factory=dict)
+
+    def by_head(self, n_heads: int) -> Buckets:
+        """The same for `[T * H, ...]`, every head a row of its own: blocks are `[n * H, L, ...]`, as bmm takes them."""
+        if n_heads not in self._by_head:
+            head = torch.arange(n_heads, device=self.items[0].positions.device)[:, None]
+            blocks = []
+            for item in self.items:
+                token = torch.arange(item.start, item.start + item.n * item.length, device=head.device)
+                if self.gather is not None:
+                    token = self.gather[token]
+                token = (token.view(item.n, 1, item.length) * n_heads + head).flatten(0, 1)
+                valid = None if item.valid is None else item.valid.repeat_interleave(n_heads, 0)
+                blocks.append((token, valid, item.positions.repeat_interleave(n_heads, 0)))
+            n_tokens = sum(item.n * item.length for item in self.items) if self.slots is None else len(self.slots)
+            self._by_head[n_heads] = _assemble(blocks, n_tokens * n_heads)
+        return self._by_head[n_heads]
 
     def spread(self, packed: Tensor) -> Tensor:
         """`[T, ...]` -> `[S, ...]`; one copy for all buckets, or none where tokens stand as the buckets need them."""
@@ -82,15 +100,17 @@ class Buckets:
         """`[S, ...]` -> `[T, ...]`, the inverse."""
         return spread if self.slots is None else spread.index_select(0, self.slots)
 
-    def spread_briefly(self, name: str, packed: Tensor) -> Tensor:
-        """`spread` without a graph into the workspace of that name: valid until the name is used again."""
+    def spread_briefly(self, **packed: Tensor) -> list[Tensor]:
+        """`spread` of each without a graph, into the workspace of its name: valid until the name is used again."""
         if self.gather is None:
-            return packed
-        return torch.index_select(packed.detach(), 0, self.gather, out=self.workspace(name, packed))
+            return list(packed.values())
+        return [
+            torch.index_select(t.detach(), 0, self.gather, out=self.workspace(name, t)) for name, t in packed.items()
+        ]
 
     def spread_gradient(self, grad: Tensor) -> Tensor:
         """`[T, ...]` -> `[S, ...]` with zeros in padding: what `collect` passes back. As brief as `spread_briefly`."""
-        spread = self.spread_briefly("grad", grad)
+        (spread,) = self.spread_briefly(grad=grad)
         return spread if self.padding is None else spread.index_fill_(0, self.padding, 0)
 
     def workspace(self, name: str, like: Tensor) -> Tensor:
@@ -105,6 +125,13 @@ class Buckets:
         if space is None or space.shape[1:] != like.shape[1:] or space.dtype != like.dtype:
             space = self._scratch[name] = like.new_empty(len(self.gather), *like.shape[1:])
         return space
+
+    def scratch(self, name: str, like: Tensor) -> Tensor:
+        """An uninitialised contiguous tensor like `like` (of one bucket), valid until the name is used again."""
+        space = self._scratch.get(name)
+        if space is None or space.numel() < like.numel() or space.dtype != like.dtype:
+            space = self._scratch[name] = like.new_empty(like.numel())
+        return space[: like.numel()].view(like.shape)
 
 
 class Plan:
@@ -129,7 +156,7 @@ class Plan:
             last = torch.tensor(lengths, device=starts.device)[:, None] - 1
             token = starts[rows][:, None] + torch.minimum(slot, last)
             blocks.append((token, None if min(lengths) == max(lengths) else slot <= last, self.layout.positions[token]))
-        return self._assemble(blocks)
+        return _assemble(blocks, self.layout.n_tokens)
 
     @cached_property
     def spans(self) -> Buckets:
@@ -154,25 +181,25 @@ class Plan:
             valid = (wanted <= last[row]) & layout.keep.flatten()[slot]
             token = torch.where(valid, token_at[slot], ends[row])
             blocks.append((token, None if bool(valid.all()) else valid, position))
-        return self._assemble(blocks)
+        return _assemble(blocks, layout.n_tokens)
 
-    def _assemble(self, blocks: list[tuple[Tensor, Tensor | None, Tensor]]) -> Buckets:
-        """Buckets from (token `[n, L]`, valid `[n, L]` or None, position `[n, L]`) of each."""
-        items, start = [], 0
-        for token, valid, position in blocks:
-            items.append(Bucket(token.shape[0], token.shape[1], start, valid, position))
-            start += token.numel()
-        n_tokens, device = self.layout.n_tokens, self.layout.index.device
-        gather = torch.cat([token.flatten() for token, _, _ in blocks])
-        tokens = torch.arange(n_tokens, device=device)
-        if start == n_tokens and torch.equal(gather, tokens):
-            return Buckets(items, None, None, None)
-        every = torch.ones((), dtype=torch.bool, device=device)
-        valid = torch.cat([(every.expand(t.shape) if v is None else v).flatten() for t, v, _ in blocks])
-        slots = torch.empty_like(tokens)
-        slots[gather[valid]] = valid.nonzero().squeeze(1)
-        padding = (~valid).nonzero().squeeze(1) if start > n_tokens else None
-        return Buckets(items, gather, slots, padding)
+
+def _assemble(blocks: Iterable[tuple[Tensor, Tensor | None, Tensor]], n_tokens: int) -> Buckets:
+    """Buckets from (token `[n, L]`, valid `[n, L]` or None, position `[n, L]`) of each."""
+    blocks, items, start = list(blocks), [], 0
+    for token, valid, position in blocks:
+        items.append(Bucket(token.shape[0], token.shape[1], start, valid, position))
+        start += token.numel()
+    gather = torch.cat([token.flatten() for token, _, _ in blocks])
+    tokens = torch.arange(n_tokens, device=gather.device)
+    if start == n_tokens and torch.equal(gather, tokens):
+        return Buckets(items, None, None, None)
+    every = torch.ones((), dtype=torch.bool, device=gather.device)
+    valid = torch.cat([(every.expand(t.shape) if v is None else v).flatten() for t, v, _ in blocks])
+    slots = torch.empty_like(tokens)
+    slots[gather[valid]] = valid.nonzero().squeeze(1)
+    padding = (~valid).nonzero().squeeze(1) if start > n_tokens else None
+    return Buckets(items, gather, slots, padding)
 
 
 def group_rows(lengths: list[int]) -> list[list[int]]:

@@ -22,7 +22,7 @@ class BucketedFlash(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, plan: Plan, scale: float, window: int | None) -> Tensor:
         buckets = plan.buckets
-        spread = [buckets.spread_briefly(name, t) for name, t in (("q", q), ("k", k), ("v", v))]
+        spread = buckets.spread_briefly(q=q, k=k, v=v)
         out = buckets.workspace("out", v)
         saved: list[Tensor] = []
         for bucket in buckets.items:
@@ -39,7 +39,7 @@ class BucketedFlash(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         buckets = ctx.plan.buckets
         grad, (q, k, v, *saved) = buckets.spread_gradient(grads[0]), ctx.saved_tensors
-        spread = [buckets.spread_briefly(name, t) for name, t in (("q", q), ("k", k), ("v", v))]
+        spread = buckets.spread_briefly(q=q, k=k, v=v)
         into = [buckets.workspace(name, grads[0]) for name in ("dq", "dk", "dv")]
         for i, bucket in enumerate(buckets.items):
             block = [bucket.block(t).transpose(1, 2) for t in (grad, *spread)]
