@@ -127,9 +127,10 @@ def report(records, epochs):
         rows.append([variant, shown, round(mean(seconds)), " ".join(f"{a:.2f}" for a in accuracy)])
     seconds = {v: sum(r["seconds"] for r in records if r["variant"] == v) for v in ("stock", "packed")}
     faster = seconds["stock"] / seconds["packed"]
-    precisions = sorted({r.get("precision", "bfloat16") for r in records})
+    precisions = " and ".join(sorted({r.get("precision", "bfloat16") for r in records}))
     body = (
-        f"{epochs:g} epochs, seeds {seeds}, {' and '.join(precisions)}, {json.dumps(SETTINGS)}, longest text {MAX_LENGTH} tokens. "
+        f"{epochs:g} epochs, seeds {seeds}, {precisions}, {json.dumps(SETTINGS)}, "
+        f"longest text {MAX_LENGTH} tokens. "
         "Mean ± standard deviation over seeds; one core and one thread a run.\n\n"
         + table(["variant", "dev accuracy %", "training s", "by seed"], rows)
         + f"\n\nPacked is {faster:.2f} times faster (all seeds together)."

@@ -11,19 +11,35 @@ from typing import TYPE_CHECKING
 from maskwright._version import __version__
 
 if TYPE_CHECKING:
+    from maskwright import masks, pooling
     from maskwright.core.layout import Layout
     from maskwright.encoders.pack import pack, unpack
+    from maskwright.masks.softmax import masked_log_softmax, masked_softmax
 
+_MODULES = ("masks", "pooling")
 _HOMES = {
     "Layout": "maskwright.core.layout",
+    "masked_log_softmax": "maskwright.masks.softmax",
+    "masked_softmax": "maskwright.masks.softmax",
     "pack": "maskwright.encoders.pack",
     "unpack": "maskwright.encoders.pack",
 }
 
-__all__ = ["Layout", "__version__", "pack", "unpack"]
+__all__ = [
+    "Layout",
+    "__version__",
+    "masked_log_softmax",
+    "masked_softmax",
+    "masks",
+    "pack",
+    "pooling",
+    "unpack",
+]
 
 
 def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(f"maskwright.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'maskwright' has no attribute '{name}'")
     return getattr(import_module(_HOMES[name]), name)

@@ -18,11 +18,11 @@ class InputError(MaskwrightError, ValueError):
 
 
 class EmptyRowError(MaskwrightError, ValueError):
-    """Rows without a single kept token, named by index."""
+    """Rows without a single kept token, or with a query that may attend to nothing, named by index."""
 
-    def __init__(self, rows: Sequence[int], hint: str) -> None:
+    def __init__(self, rows: Sequence[int], hint: str, what: str = "no token is kept") -> None:
         shown = ", ".join(map(str, rows[:8])) + (", …" if len(rows) > 8 else "")
-        super().__init__(f"no token is kept in row{'s' if len(rows) > 1 else ''} {shown}: {hint}")
+        super().__init__(f"{what} in row{'s' if len(rows) > 1 else ''} {shown}: {hint}")
         self.rows = list(rows)
 
 

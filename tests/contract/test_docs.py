@@ -24,6 +24,25 @@ def test_the_family_table_is_up_to_date() -> None:
     assert set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)) == set(FAMILIES)
 
 
+def test_the_pictures_can_be_drawn_anew(tmp_path: Path) -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "generate.py"))
+    made["draw_pictures"](tmp_path)
+    drawn = {path.name: path.read_text(encoding="utf-8") for path in tmp_path.iterdir()}
+    assert set(drawn) == {path.name for path in (ROOT / "docs" / "images").iterdir()}
+    assert all("<svg" in text for text in drawn.values())
+    pages = "".join(page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md"))
+    assert all(f"(images/{name})" in pages for name in drawn)
+
+
+def test_both_languages_of_the_guide_show_the_same_code() -> None:
+    english, chinese = (
+        re.findall(r"^```.*?^```$", (ROOT / "docs" / name).read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        for name in ("masks.md", "masks.zh.md")
+    )
+    assert english == chinese
+    assert len(english) > 10
+
+
 def test_the_readme_names_every_verb_and_no_other() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert set(re.findall(r"`maskwright ([a-z]+)[^`]*` \|", readme)) == {verb.name for verb in VERBS}

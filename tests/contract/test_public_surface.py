@@ -12,7 +12,16 @@ import pytest
 import maskwright as mw
 
 ROOT = Path(__file__).resolve().parents[2]
-PUBLIC = ["Layout", "__version__", "pack", "unpack"]
+PUBLIC = [
+    "Layout",
+    "__version__",
+    "masked_log_softmax",
+    "masked_softmax",
+    "masks",
+    "pack",
+    "pooling",
+    "unpack",
+]
 
 
 def test_public_names_are_pinned() -> None:
@@ -22,6 +31,13 @@ def test_public_names_are_pinned() -> None:
 @pytest.mark.parametrize("name", [name for name in PUBLIC if name != "__version__"])
 def test_every_public_name_is_documented_by_a_runnable_example(name: str) -> None:
     assert ">>> " in (getattr(mw, name).__doc__ or "")
+
+
+@pytest.mark.parametrize("module", ["masks", "pooling"])
+def test_the_public_names_of_a_module_are_documented_by_a_runnable_example(module: str) -> None:
+    home = getattr(mw, module)
+    bare = [name for name in home.__all__ if ">>> " not in (getattr(home, name).__doc__ or "")]
+    assert bare == (["CONVENTIONS"] if module == "masks" else [])
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

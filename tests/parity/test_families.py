@@ -13,9 +13,16 @@ from parity import zoo
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
+@pytest.fixture
+def double(monkeypatch):
+    """Stock code that casts scores to float32 for its softmax (XLM) keeps float64, so that it is an oracle there."""
+    cast = torch.Tensor.float
+    monkeypatch.setattr(torch.Tensor, "float", lambda t, *a, **k: t if t.dtype == torch.float64 else cast(t, *a, **k))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("model_type", zoo.PACKABLE)
-def test_states_equal_stock(model_type, dtype):
+def test_states_equal_stock(model_type, dtype, double):
     model = zoo.encoder(model_type).to(dtype)
     if dtype == torch.float64 and FAMILIES[model_type].rule is None:
         model.set_attn_implementation("textbook")
@@ -36,7 +43,7 @@ def test_states_equal_stock(model_type, dtype):
 
 
 @pytest.mark.parametrize("model_type", zoo.PACKABLE)
-def test_gradients_equal_stock(model_type):
+def test_gradients_equal_stock(model_type, double):
     model = zoo.encoder(model_type).double()
     if FAMILIES[model_type].rule is None:
         model.set_attn_implementation("textbook")

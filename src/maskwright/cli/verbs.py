@@ -46,6 +46,12 @@ VERBS: tuple[Verb, ...] = (
         "maskwright bench google-bert/bert-base-uncased texts.jsonl",
     ),
     Verb(
+        "draw",
+        "masks of your own text as a picture: padding, causal, both, hidden columns, documents",
+        "maskwright.cli.draw",
+        'maskwright draw "the cat sat on the mat" "a dog" --masks padding both --output masks.png',
+    ),
+    Verb(
         "families",
         "which model families are packed exactly, and which are refused and why",
         "maskwright.cli.families",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from transformers import EarlyStoppingCallback, EvalPrediction, TrainerCallback, TrainingArguments, set_seed
 
 from maskwright.data.collate import PaddingCollator
@@ -20,6 +17,7 @@ from maskwright.data.tasks.base import TaskData
 from maskwright.encoders.pack import pack
 from maskwright.errors import InputError
 from maskwright.training import runs
+from maskwright.training.arguments import new_arguments, shared_arguments
 from maskwright.training.config import FinetuneConfig
 from maskwright.training.metrics import score
 from maskwright.training.models import load_tokenizer, new_classifier, resolve_max_length
@@ -134,16 +132,7 @@ def training_arguments(config: FinetuneConfig, data: TaskData) -> TrainingArgume
     Raises:
         InputError: an unknown name in `training_arguments`, or values that transformers refuses.
     """
-    known = set(inspect.signature(TrainingArguments).parameters)
-    for name in config.training_arguments:
-        if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean '{close[0]}'?" if close else ""
-            raise InputError(f"transformers has no training argument '{name}'{hint}", where="training_arguments")
-    values = {name: value for name, value in asdict(config).items() if name in known}
-    values.pop("resume_from_checkpoint")
-    if not values["activation_checkpointing"]:
-        del values["activation_checkpointing"]
+    values = shared_arguments(config)
     if labelled(data, DEV):
         values["metric_for_best_model"] = config.metric_for_best_model or data.metrics[0]
         values["greater_is_better"] = values["metric_for_best_model"] not in {"loss", "mse", "mae"}
@@ -153,12 +142,7 @@ def training_arguments(config: FinetuneConfig, data: TaskData) -> TrainingArgume
         values |= {"eval_strategy": "no", "load_best_model_at_end": False, "metric_for_best_model": None}
     if values["eval_strategy"] == "no" or values["save_strategy"] == "no":
         values["load_best_model_at_end"] = False
-    values |= {"dataloader_pin_memory": torch.cuda.is_available(), "average_tokens_across_devices": True}
-    values["use_cpu"] = not torch.accelerator.is_available()  # transformers refuses bf16 on a CPU that is not asked for
-    try:
-        return TrainingArguments(**{**values, **config.training_arguments})
-    except (ValueError, TypeError) as error:
-        raise InputError(" ".join(str(error).split()), where="training_arguments") from error
+    return new_arguments(values, config.training_arguments)
 
 
 def scorer(data: TaskData) -> Callable[[EvalPrediction], dict[str, float]]:

@@ -12,6 +12,7 @@ from torch import nn
 from transformers import (
     AutoConfig,
     AutoModel,
+    AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedConfig,
@@ -105,6 +106,35 @@ def new_classifier(
         return AutoModelForSequenceClassification.from_pretrained(
             model, config=config, use_safetensors=True, dtype=torch.float32, ignore_mismatched_sizes=True
         )
+
+
+def new_masked_lm(
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    model: str | None = None,
+    from_config: str | None = None,
+    overrides: dict[str, Any] | None = None,
+) -> PreTrainedModel:
+    """A masked-LM model in float32: a checkpoint to go on from, or a random start.
+
+    Raises:
+        InputError: see `load_encoder`; an unknown model type; or a checkpoint whose vocabulary is not the tokenizer's.
+    """
+    if from_config:
+        config = _random_config(from_config, {**_vocabulary(tokenizer), **(overrides or {})})
+        with _one_line_errors(from_config, "from_config"):
+            return AutoModelForMaskedLM.from_config(config, dtype=torch.float32)
+    assert model is not None
+    check_model(model)
+    with _one_line_errors(model, "model"):
+        config = AutoConfig.from_pretrained(model, **(overrides or {}))
+        found = AutoModelForMaskedLM.from_pretrained(model, config=config, use_safetensors=True, dtype=torch.float32)
+    if len(tokenizer) > config.vocab_size:
+        message = (
+            f"the tokenizer has {len(tokenizer)} tokens, the model {config.vocab_size}; they do not belong together"
+        )
+        raise InputError(message, where="tokenizer")
+    return found
 
 
 def position_limit(model: nn.Module) -> int | None:

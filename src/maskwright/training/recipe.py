@@ -58,7 +58,7 @@ def read_recipe(name: str) -> Recipe:
     if not folder.is_dir():
         if name.startswith((".", "/", "~")) or name.count("/") > 1:
             raise InputError(f"no such folder: {name}", where="model")
-        folder = _download(name)
+        folder = download(name)
     if not (folder / "modules.json").exists():
         return Recipe(str(folder))
     modules = [(row["type"].rpartition(".")[2], folder / row["path"]) for row in _json(folder / "modules.json")]
@@ -119,7 +119,12 @@ def _dense(folder: Path, name: str) -> nn.Module:
     return nn.Sequential(linear, _ACTIVATIONS[activation]()).eval()
 
 
-def _download(name: str) -> Path:
+def download(name: str) -> Path:
+    """A hub name's configuration, tokenizer and safetensors, as a local folder.
+
+    Raises:
+        InputError: it cannot be had.
+    """
     try:
         return Path(snapshot_download(name, allow_patterns=list(_FILES), ignore_patterns=["onnx/*", "openvino/*"]))
     except (OSError, ValueError) as error:

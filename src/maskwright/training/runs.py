@@ -70,8 +70,8 @@ def _is_whole(checkpoint: Path) -> bool:
     return True
 
 
-def write_config(folder: Path, config: FinetuneConfig) -> None:
-    """`config.yaml`, which `maskwright finetune --config` takes back, and `environment.json`."""
+def write_config(folder: Path, config: Any) -> None:
+    """`config.yaml`, which `--config` of the same verb takes back, and `environment.json`."""
     folder.mkdir(parents=True, exist_ok=True)
     text = yaml.safe_dump(asdict(config), sort_keys=False, allow_unicode=True)
     (folder / "config.yaml").write_text(text, encoding="utf-8")
