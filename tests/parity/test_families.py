@@ -13,7 +13,7 @@ from parity import zoo
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def double(monkeypatch):
     """Stock code that casts scores to float32 for its softmax (XLM) keeps float64, so that it is an oracle there."""
     cast = torch.Tensor.float
@@ -22,7 +22,7 @@ def double(monkeypatch):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("model_type", zoo.PACKABLE)
-def test_states_equal_stock(model_type, dtype, double):
+def test_states_equal_stock(model_type, dtype):
     model = zoo.encoder(model_type).to(dtype)
     if dtype == torch.float64 and FAMILIES[model_type].rule is None:
         model.set_attn_implementation("textbook")
@@ -43,7 +43,7 @@ def test_states_equal_stock(model_type, dtype, double):
 
 
 @pytest.mark.parametrize("model_type", zoo.PACKABLE)
-def test_gradients_equal_stock(model_type, double):
+def test_gradients_equal_stock(model_type):
     model = zoo.encoder(model_type).double()
     if FAMILIES[model_type].rule is None:
         model.set_attn_implementation("textbook")
