@@ -101,6 +101,16 @@ def test_left_padded_queries_see_nothing_and_nobody_minds():
     assert (mw.masked_softmax(torch.zeros(2, 5, 5), rule)[0, :3] == 0).all()
 
 
+def test_a_slot_is_absent_if_any_rule_of_an_and_says_so():
+    """Query 0 of row 0 is hidden and sees only itself; as no token stands there, that is nobody's mistake."""
+    hidden = torch.tensor([[True, False, False], [False, False, False]])
+    rule = masks.padding(lengths=[2, 3]) & masks.hide_columns(hidden) & masks.causal()
+    assert not rule.to_bool()[0, 0].any()
+    assert rule.to_sdpa()[0, 0, 0].all()
+    with pytest.raises(EmptyRowError):
+        (rule | ~masks.sliding_window(None, None)).to_sdpa()  # of an OR only if both say so, and one does not know
+
+
 def test_a_real_query_that_sees_nothing_is_a_mistake():
     rule = masks.padding(lengths=[2, 5]) & ~masks.causal()
     with pytest.raises(EmptyRowError, match=r"under 'padding & ~\(causal\)' query 1 .* in rows 0, 1") as caught:
