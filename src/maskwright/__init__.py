@@ -15,10 +15,16 @@ if TYPE_CHECKING:
     from maskwright.core.layout import Layout
     from maskwright.encoders.pack import pack, unpack
     from maskwright.masks.softmax import masked_log_softmax, masked_softmax
+    from maskwright.objectives.corruption import MaskedCorruption
+    from maskwright.objectives.mae import MaskedAutoencoder
+    from maskwright.training.correct import correct_embeddings
 
 _MODULES = ("masks", "pooling")
 _HOMES = {
     "Layout": "maskwright.core.layout",
+    "MaskedAutoencoder": "maskwright.objectives.mae",
+    "MaskedCorruption": "maskwright.objectives.corruption",
+    "correct_embeddings": "maskwright.training.correct",
     "masked_log_softmax": "maskwright.masks.softmax",
     "masked_softmax": "maskwright.masks.softmax",
     "pack": "maskwright.encoders.pack",
@@ -27,7 +33,10 @@ _HOMES = {
 
 __all__ = [
     "Layout",
+    "MaskedAutoencoder",
+    "MaskedCorruption",
     "__version__",
+    "correct_embeddings",
     "masked_log_softmax",
     "masked_softmax",
     "masks",

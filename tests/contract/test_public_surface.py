@@ -14,7 +14,10 @@ import maskwright as mw
 ROOT = Path(__file__).resolve().parents[2]
 PUBLIC = [
     "Layout",
+    "MaskedAutoencoder",
+    "MaskedCorruption",
     "__version__",
+    "correct_embeddings",
     "masked_log_softmax",
     "masked_softmax",
     "masks",

@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 import re
 from argparse import RawDescriptionHelpFormatter
-from typing import Any, NoReturn, TypeVar, get_type_hints
+from typing import Any, NoReturn, TypeVar, get_args, get_type_hints
 
 from jsonargparse import ActionConfigFile, ArgumentParser, DefaultHelpFormatter, Namespace
 
@@ -55,7 +55,10 @@ def config_parser(verb: str, config: type[Any]) -> Parser:
     hints = get_type_hints(config)
     for field in dataclasses.fields(config):
         default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
-        parser.add_argument(f"--{field.name}", type=hints[field.name], default=default, help=field.metadata["help"])
+        kind: dict[str, Any] = {"type": hints[field.name]}
+        if field.metadata["many"]:
+            kind = {"type": get_args(hints[field.name])[0], "nargs": "+"}
+        parser.add_argument(f"--{field.name}", default=default, help=field.metadata["help"], **kind)
     return parser
 
 

@@ -22,6 +22,18 @@ VERBS: tuple[Verb, ...] = (
         "maskwright demo",
     ),
     Verb(
+        "tokenizer",
+        "a WordPiece, BPE or Unigram vocabulary from your own text",
+        "maskwright.cli.tokenizer",
+        "maskwright tokenizer my-tokenizer --corpus books --vocab_size 30000",
+    ),
+    Verb(
+        "pretrain",
+        "masked language modelling or masked autoencoding on your own text",
+        "maskwright.cli.pretrain",
+        "maskwright pretrain --objective mae --corpus books --from_config bert --tokenizer my-tokenizer",
+    ),
+    Verb(
         "finetune",
         "fine-tune an encoder on a task or on your own file",
         "maskwright.cli.finetune",
@@ -38,6 +50,12 @@ VERBS: tuple[Verb, ...] = (
         "one vector a text",
         "maskwright.cli.embed",
         "maskwright embed --model intfloat/multilingual-e5-small --input texts.txt --output vectors.npy",
+    ),
+    Verb(
+        "correct",
+        "replace a checkpoint's embeddings by what masked pretraining saw on average",
+        "maskwright.cli.correct",
+        "maskwright correct google-bert/bert-base-chinese corrected",
     ),
     Verb(
         "bench",

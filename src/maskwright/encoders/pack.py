@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
+from transformers.modeling_outputs import BaseModelOutput
 
 from maskwright.attention.carrier import PlanCarrier
 from maskwright.attention.register import NAME
@@ -35,6 +36,7 @@ class Packing:
     stock_attention: str
     drops_in_encoder: bool
     handle: RemovableHandle | None = None
+    ready_states: Tensor | None = None  # what the encoder is to answer with, where a head alone is wanted
 
     @property
     def drop_rate(self) -> float:
@@ -222,6 +224,8 @@ def _task_forward(inner: Any, *args: Any, **kwargs: Any) -> Any:
 
 def _encoder_forward(base: Any, *args: Any, **kwargs: Any) -> Any:
     packing: Packing = getattr(base, _ATTRIBUTE)
+    if packing.ready_states is not None:
+        return BaseModelOutput(last_hidden_state=packing.ready_states)
     inputs = named(base, args, kwargs)
     if isinstance(inputs.get("attention_mask"), PlanCarrier):  # packed already, by packed_states
         return stock(base, **inputs)

@@ -17,9 +17,9 @@ Pooling = Literal["mean", "cls", "max"]
 Interval = Literal["no", "steps", "epoch"]
 
 
-def option(default: Any, help: str) -> Any:
-    """A dataclass field with its one-line description, which the command line shows."""
-    metadata = {"help": help}
+def option(default: Any, help: str, *, many: bool = False) -> Any:
+    """A dataclass field with its one-line description, which the command line shows; `many` takes several words."""
+    metadata = {"help": help, "many": many}
     if isinstance(default, list | dict):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)

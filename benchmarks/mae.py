@@ -1,0 +1,188 @@
+"""Pretraining steps of BERT-base: stock masked LM, packed masked LM with its head on targets, and MAE.
+
+    .venv/bin/python benchmarks/mae.py [--settings 128 512 bf16] [--rounds 3]
+
+Forward, backward and AdamW on 1024 tokens a step (rows full, as blocks of pretraining text are), all variants in turn
+in one process. Stock computes logits of all positions. MAE hides 75% and has a decoder of 1 or 2 layers over all
+tokens, or one cross-attention layer; it predicts all hidden tokens, or a fifth of them (15% of all, as many as the
+masked LM).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+
+import torch
+from harness import interleave, median, merge, publish, ratio, table
+from transformers import BertConfig, BertForMaskedLM
+
+from maskwright.objectives.corruption import Corruption, stream
+from maskwright.objectives.mae import MaskedAutoencoder
+from maskwright.objectives.units import choose, token_units
+from maskwright.training.pretrain.objective import MaskedLanguageModel
+
+SETTINGS = {"128": (128, 21128, False), "512": (512, 30522, False), "bf16": (128, 21128, True)}
+N_TOKENS, LAYERS, WIDTH, INNER = 1024, 12, 768, 3072
+DECODERS = {"2 layers": ("layers", 2), "1 layer": ("layers", 1), "cross-attention": ("cross_attention", 1)}
+SHARES = {"all": 1.0, "a fifth": 0.2}
+
+
+def new_model(length, vocab):
+    torch.manual_seed(0)
+    config = BertConfig(vocab_size=vocab, attention_probs_dropout_prob=0.0, max_position_embeddings=length)
+    return BertForMaskedLM(config).train()
+
+
+def with_optimizer(loss_of, module, bf16):
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-5, fused=True)
+
+    def step():
+        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
+            loss = loss_of()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def steps(length, vocab, bf16):
+    """Every variant as a function that does one step."""
+    ids = torch.randint(5, vocab, (N_TOKENS // length, length), generator=stream(0))
+    everything = torch.ones_like(ids, dtype=torch.bool)
+    corrupted, labels = Corruption(4, torch.arange(5, vocab), exact=True)(ids, everything, stream(1))
+    hidden = choose(token_units(everything), 0.75, stream(2), exact=True)
+    targets = {
+        name: hidden if share == 1 else choose(token_units(hidden), share, stream(3), exact=True)
+        for name, share in SHARES.items()
+    }
+    mask = everything.long()
+
+    stock, packed = new_model(length, vocab), MaskedLanguageModel(new_model(length, vocab))
+    variants = {
+        "stock": with_optimizer(
+            lambda: stock(input_ids=corrupted, attention_mask=mask, labels=labels).loss, stock, bf16
+        ),
+        "packed MLM": with_optimizer(lambda: mean(packed(corrupted, mask, labels)), packed, bf16),
+    }
+    for decoder, (kind, n_layers) in DECODERS.items():
+        mae = MaskedAutoencoder(new_model(length, vocab), kind, n_layers)
+        for share in SHARES:
+            variants[f"MAE, {decoder}, {share}"] = with_optimizer(
+                lambda mae=mae, share=share: ratio_of(mae(ids, hidden, mask, targets[share])), mae, bf16
+            )
+    return variants
+
+
+def mean(outputs):
+    return outputs["loss"] / outputs["n_targets"]
+
+
+def ratio_of(pair):
+    return pair[0] / pair[1]
+
+
+def flops(length, vocab):
+    """Of a step, forward and backward: products of the encoder, the decoder, attention and the head."""
+    layer = 2 * (4 * WIDTH * WIDTH + 2 * WIDTH * INNER)
+    n_hidden = 0.75 * N_TOKENS
+
+    def head(n):
+        return n * 2 * (WIDTH * WIDTH + WIDTH * vocab)
+
+    def encoder(n, seen, layers=LAYERS):
+        return layers * n * (layer + 4 * seen * WIDTH)
+
+    n_targets = round(0.15 * N_TOKENS)
+    found = {
+        "stock": encoder(N_TOKENS, length) + head(N_TOKENS),
+        "packed MLM": encoder(N_TOKENS, length) + head(n_targets),
+    }
+    for decoder, (kind, n_layers) in DECODERS.items():
+        for share, part in SHARES.items():
+            n = part * n_hidden
+            if kind == "layers":
+                light = encoder(N_TOKENS, length, n_layers)
+            else:
+                light = (
+                    n * (2 * (2 * WIDTH * WIDTH + 2 * WIDTH * INNER) + length * WIDTH)
+                    + N_TOKENS / 4 * 4 * WIDTH * WIDTH
+                )
+            found[f"MAE, {decoder}, {share}"] = encoder(N_TOKENS / 4, length / 4) + light + head(n)
+    return {name: 3 * work for name, work in found.items()}
+
+
+def gemm_rate(vocab, dtype, n_targets=154, seconds=3.0):
+    """Floating-point operations a second over the very products of a packed masked-LM step, in its own proportions."""
+    shapes = [(N_TOKENS, WIDTH, WIDTH)] * 4 * LAYERS + [(N_TOKENS, WIDTH, INNER), (N_TOKENS, INNER, WIDTH)] * LAYERS
+    shapes += [(n_targets, WIDTH, vocab)]
+    made = {
+        shape: (torch.randn(shape[0], shape[1], dtype=dtype), torch.randn(shape[2], shape[1], dtype=dtype))
+        for shape in set(shapes)
+    }
+    outputs = {shape: torch.randn(shape[0], shape[2], dtype=dtype) for shape in set(shapes)}
+    times, began = [], time.perf_counter()
+    while len(times) < 2 or time.perf_counter() - began < seconds:
+        start = time.perf_counter()
+        for shape in shapes:
+            x, w = made[shape]
+            torch.nn.functional.linear(x, w)
+            outputs[shape] @ w  # gradient of the input
+            outputs[shape].t() @ x  # gradient of the weight
+        times.append(time.perf_counter() - start)
+    return 3 * sum(2 * n * k * m for n, k, m in shapes) / min(times)
+
+
+def measure(name, rounds):
+    length, vocab, bf16 = SETTINGS[name]
+    times = interleave(steps(length, vocab, bf16), rounds)
+    work = flops(length, vocab)
+    rate = gemm_rate(vocab, torch.bfloat16 if bf16 else torch.float32)
+    for variant in times:
+        yield {
+            "setting": name,
+            "variant": variant,
+            "ms": 1e3 * median(times[variant]),
+            "against stock": ratio(times, "stock", variant),
+            "against packed MLM": ratio(times, "packed MLM", variant),
+            "FLOPs against stock": work["stock"] / work[variant],
+            "FLOPs against packed MLM": work["packed MLM"] / work[variant],
+            "share of GEMM rate": work[variant] / median(times[variant]) / rate,
+        }
+
+
+def report(records):
+    parts = [f"Forward, backward and fused AdamW on {N_TOKENS} tokens, BERT-base; ratios of medians, above 1 = faster."]
+    columns = [
+        "variant",
+        "ms",
+        "against stock",
+        "against packed MLM",
+        "FLOPs against stock",
+        "FLOPs against packed MLM",
+        "share of GEMM rate",
+    ]
+    for name, (length, vocab, bf16) in SETTINGS.items():
+        rows = [[record[column] for column in columns] for record in records if record["setting"] == name]
+        parts += [f"Length {length}, vocabulary {vocab}, {'bfloat16' if bf16 else 'float32'}:", table(columns, rows)]
+    return "\n\n".join(parts)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--settings", nargs="+", default=list(SETTINGS), choices=SETTINGS)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    torch.set_num_threads(os.cpu_count() or 1)
+    for name in options.settings:
+        found = list(measure(name, options.rounds))
+        for record in found:
+            print(record, flush=True)
+        records = merge("mae", found, ("setting", "variant"))
+        publish("mae", "Pretraining steps, masked LM against MAE", report(records), records)
+
+
+if __name__ == "__main__":
+    main()

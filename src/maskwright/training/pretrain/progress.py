@@ -1,0 +1,75 @@
+"""What a pretraining run shows of its speed, and when it stops by the clock."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from maskwright.training.trainer import Throughput
+
+
+class GemmShare(TrainerCallback):
+    """Adds to every log line: real tokens a second since the last one, and their share of the machine's GEMM rate.
+
+    The work counted is 6 operations a weight of the encoder and token it computes (forward and backward); attention
+    scores, the vocabulary head and MAE's decoder are left out, so the true share is higher.
+    """
+
+    def __init__(self, model: PreTrainedModel, computed_share: float = 1.0) -> None:
+        self.throughput = Throughput()
+        table = model.get_input_embeddings().weight.numel()
+        self.weights = sum(p.numel() for p in model.base_model.parameters()) - table
+        self.computed_share = computed_share
+        self.rate_per_s = 0.0
+        self._last = (0, 0.0)
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        """Measure the rate of a large product in the run's own precision."""
+        self.rate_per_s = gemm_rate(torch.bfloat16 if args.bf16 else torch.float32, args.device)
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **_: Any,
+    ) -> None:
+        """Put the two figures beside the loss."""
+        n_tokens, steps_s = self.throughput.n_tokens, self.throughput.steps_s
+        tokens, seconds = n_tokens - self._last[0], steps_s - self._last[1]
+        if logs is None or "loss" not in logs or seconds <= 0:
+            return
+        self._last = (n_tokens, steps_s)
+        logs["tokens_per_s"] = round(tokens / seconds, 1)
+        logs["gemm_share"] = round(6 * self.weights * self.computed_share * tokens / seconds / self.rate_per_s, 3)
+
+
+class TimeLimit(TrainerCallback):
+    """Ends training after so many minutes of it, and saves; None = never."""
+
+    def __init__(self, minutes: float | None) -> None:
+        self.minutes, self.began = minutes, 0.0
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.began = time.perf_counter()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        if self.minutes is not None and time.perf_counter() - self.began >= 60 * self.minutes:
+            control.should_training_stop = control.should_save = True
+
+
+def gemm_rate(dtype: torch.dtype, device: torch.device, size: int = 1024, seconds: float = 0.5) -> float:
+    """Floating-point operations a second of a square product, the best of as many as fit in the time."""
+    a = torch.randn(size, size, device=device, dtype=dtype)
+    best, began = float("inf"), time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        start = time.perf_counter()
+        a @ a
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        best = min(best, time.perf_counter() - start)
+    return 2 * size**3 / best

@@ -1,0 +1,187 @@
+"""Pretrain, from options to a run directory."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainingArguments, set_seed
+
+from maskwright.data.blocks import Blocks, encode_corpus
+from maskwright.data.corpus import Corpus, find_files
+from maskwright.errors import InputError
+from maskwright.objectives.corruption import Corruption, Shares
+from maskwright.objectives.mae import MaskedAutoencoder
+from maskwright.objectives.words import Words, chinese_words, ordinary_ids
+from maskwright.training import runs
+from maskwright.training.arguments import new_arguments, shared_arguments
+from maskwright.training.models import load_tokenizer, new_masked_lm, resolve_max_length
+from maskwright.training.pretrain.card import write_card
+from maskwright.training.pretrain.collate import RowCollator
+from maskwright.training.pretrain.config import PretrainConfig
+from maskwright.training.pretrain.draws import Draw, HiddenDraw, MaskedDraw
+from maskwright.training.pretrain.objective import Autoencoder, MaskedLanguageModel
+from maskwright.training.pretrain.progress import GemmShare, TimeLimit
+from maskwright.training.pretrain.trainer import PretrainTrainer
+
+log = logging.getLogger(__name__)
+
+# What may differ between a run and its resumption: they change no number that training computes.
+_FREE = {"resume_from_checkpoint", "allow_changes", "overwrite_output_dir", "output_dir", "report_to", "logging_steps"}
+_FREE |= {"save_steps", "save_total_limit", "n_processes", "cache_dir", "max_minutes"}
+
+
+@dataclass(frozen=True, slots=True)
+class PretrainResult:
+    """What a run came to.
+
+    `eval_loss` is the masked loss of held-out rows at a rate of 0.15, in nats a token; `n_tokens` are real tokens.
+    """
+
+    output_dir: str
+    objective: str
+    eval_loss: float | None
+    n_steps: int
+    n_tokens: int
+    tokens_per_s: float
+    train_s: float
+    n_documents: int
+    n_rows: dict[str, int]
+    n_bad_lines: int
+    n_parameters: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+
+def run_pretrain(config: PretrainConfig, callbacks: Sequence[TrainerCallback] = ()) -> PretrainResult:
+    """Train as told, and leave in `output_dir` a masked-LM model that `from_pretrained` loads.
+
+    Raises:
+        InputError: corpus, options, model or output directory that cannot be used, in one line.
+    """
+    folder = Path(config.output_dir)
+    corpus = Corpus(find_files(config.corpus), config.text_column, config.boundary)
+    tokenizer = load_tokenizer(config.tokenizer or str(config.model))
+    if tokenizer.mask_token_id is None:
+        raise InputError("has no [MASK] token: add one, and train its embedding", "tokenizer")
+    args = _arguments(config)
+    checkpoint = runs.prepare_run(folder, overwrite=config.overwrite_output_dir, resume=config.resume_from_checkpoint)
+    if checkpoint is not None:
+        _refuse_changes(folder, config)
+
+    set_seed(config.seed)
+    model = new_masked_lm(
+        tokenizer, model=config.model, from_config=config.from_config, overrides=config.config_overrides
+    )
+    objective: torch.nn.Module
+    if config.objective == "mlm":
+        objective = MaskedLanguageModel(model, config.head_chunk)
+    else:
+        mae = MaskedAutoencoder(model, config.decoder, config.decoder_layers, chunk=config.head_chunk)
+        objective = Autoencoder(mae)
+    blocks = Blocks(
+        tokenizer,
+        resolve_max_length(config.max_length, model, tokenizer),
+        cross_documents=config.cross_documents,
+        word_ids=_words(config, tokenizer),
+        shortest=config.shortest,
+    )
+    with args.main_process_first(desc="tokenising"):
+        train, held_out, report = encode_corpus(
+            corpus,
+            blocks,
+            validation_share=config.validation_share,
+            seed=config.seed,
+            n_processes=config.n_processes,
+            cache=None if config.cache_dir is None else Path(config.cache_dir),
+        )
+    for where, reason in report.bad:
+        log.warning("%s: %s (left out)", where, reason)
+    if held_out is None:
+        args.eval_strategy = "no"
+
+    draw, draw_all = _draws(config, tokenizer)
+    share = GemmShare(model, 1.0 if config.objective == "mlm" else 1 - config.rate_at(0.5))
+    trainer = PretrainTrainer(
+        objective,
+        args,
+        config=config,
+        draw=draw,
+        draw_all=draw_all,
+        max_tokens_per_batch=config.max_tokens_per_batch,
+        train_dataset=train,
+        eval_dataset=held_out,
+        processing_class=tokenizer,
+        data_collator=RowCollator(tokenizer),
+        callbacks=[share, TimeLimit(config.max_minutes), runs.MetricsLog(folder / "metrics.jsonl"), *callbacks],
+    )
+    share.throughput = trainer.throughput
+    is_main = trainer.is_world_process_zero()
+    if is_main:
+        runs.write_config(folder, config)
+    began = time.perf_counter()
+    output = trainer.train(resume_from_checkpoint=checkpoint)
+    train_s = time.perf_counter() - began
+    eval_loss = None if held_out is None else trainer.evaluate()["eval_loss"]
+    trainer.save_model(config.output_dir)
+    result = PretrainResult(
+        output_dir=config.output_dir,
+        objective=config.objective,
+        eval_loss=eval_loss,
+        n_steps=output.global_step,
+        n_tokens=trainer.throughput.n_tokens,
+        tokens_per_s=trainer.throughput.tokens_per_s,
+        train_s=train_s,
+        n_documents=report.n_documents,
+        n_rows={"train": len(train)} | ({} if held_out is None else {"validation": len(held_out)}),
+        n_bad_lines=report.n_bad,
+        n_parameters=model.num_parameters(),
+    )
+    if is_main:
+        runs.write_json(folder / "results.json", result.to_dict())
+        write_card(folder, config, result.to_dict())
+    return result
+
+
+def _arguments(config: PretrainConfig) -> TrainingArguments:
+    values = shared_arguments(config)
+    values |= {"eval_strategy": "steps" if config.validation_share else "no", "save_strategy": "steps"}
+    values |= {"load_best_model_at_end": False, "remove_unused_columns": False}
+    return new_arguments(values, config.training_arguments)
+
+
+def _words(config: PretrainConfig, tokenizer: PreTrainedTokenizerBase) -> Words | None:
+    if config.unit == "token":
+        return None
+    return Words(tokenizer, chinese_words() if config.chinese_words else None)
+
+
+def _draws(config: PretrainConfig, tokenizer: PreTrainedTokenizerBase) -> tuple[Draw, Draw]:
+    """What is chosen in training, and in evaluation: single tokens at a rate of 0.15, all of them targets."""
+    special = torch.tensor(sorted(tokenizer.all_special_ids))
+    if config.objective == "mae":
+        return HiddenDraw(special, config.unit, config.target_share), HiddenDraw(special)
+    ids, mask_id = ordinary_ids(tokenizer), tokenizer.mask_token_id
+    assert config.rate is not None
+    trained = Corruption(mask_id, ids, config.rate, Shares(*config.shares), unit=config.unit)
+    return MaskedDraw(trained, special), MaskedDraw(Corruption(mask_id, ids, exact=True), special)
+
+
+def _refuse_changes(folder: Path, config: PretrainConfig) -> None:
+    """Raises: InputError, where options differ from those the run began with and that was not allowed."""
+    path = folder / "config.yaml"
+    if config.allow_changes or not path.exists():
+        return
+    before = yaml.safe_load(path.read_text(encoding="utf-8"))
+    now = yaml.safe_load(yaml.safe_dump(asdict(config)))
+    changed = [f"{n} was {before[n]!r}, now {now[n]!r}" for n in now if n not in _FREE and before.get(n) != now[n]]
+    if changed:
+        raise InputError(f"{'; '.join(changed)}: allow_changes=true goes on with them", "resume_from_checkpoint")

@@ -1,0 +1,138 @@
+"""Removing hidden tokens and masking their attention columns are the same: states, loss, gradients, in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoModelForMaskedLM
+
+import maskwright as mw
+from maskwright.encoders.heads import vocabulary_logits
+from maskwright.encoders.pack import packed_states
+from maskwright.errors import EmptyRowError, InputError, UnsupportedModelError
+from maskwright.objectives.mae import MaskedAutoencoder
+from maskwright.objectives.mlm import masked_lm_loss
+from parity import zoo
+
+FAMILIES = ["bert", "roberta", "electra", "distilbert", "albert", "modernbert", "xlm-roberta", "rembert"]
+B, L = 3, 11
+
+
+def masked_lm(model_type):
+    torch.manual_seed(0)
+    return AutoModelForMaskedLM.from_config(zoo.config_of(model_type)).double()
+
+
+def batch():
+    """Ragged rows, tokens hidden at random, specials visible."""
+    generator = torch.Generator().manual_seed(3)
+    keep = torch.arange(L) < torch.tensor([11, 7, 5])[:, None]
+    ids = torch.randint(7, zoo.VOCAB, (B, L), generator=generator).masked_fill(~keep, zoo.PAD)
+    hidden = (torch.rand(B, L, generator=generator) < 0.6) & keep
+    hidden[:, 0] = False
+    return ids, keep, hidden
+
+
+def gradients(module, loss):
+    module.zero_grad()
+    loss.backward()
+    return {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("decoder", ["layers", "cross_attention"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_both_implementations_agree(family, decoder):
+    ids, keep, hidden = batch()
+    torch.manual_seed(1)
+    mae = MaskedAutoencoder(masked_lm(family), decoder, 2).double().train()
+    packed_loss, n = mae(ids, hidden, keep)
+    packed = gradients(mae, packed_loss)
+    states, layout = mae.encode(ids, keep & ~hidden)
+    mae.implementation = "columns"
+    columns_loss, _ = mae(ids, hidden, keep)
+    columns = gradients(mae, columns_loss)
+    reference, _ = mae.encode(ids, keep & ~hidden)
+    assert n == hidden.sum()
+    assert layout.n_tokens == (keep & ~hidden).sum()
+    assert (states - reference).abs().max() <= 1e-10 * reference.abs().max()
+    assert abs(packed_loss - columns_loss) <= 1e-10 * columns_loss
+    assert packed.keys() == columns.keys()
+    largest = max(grad.abs().max() for grad in columns.values())
+    for name, grad in columns.items():
+        assert (packed[name] - grad).abs().max() <= 1e-10 * largest, name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_hidden_token_changes_nothing_but_its_own_target(family):
+    ids, keep, hidden = batch()
+    mae = MaskedAutoencoder(masked_lm(family)).double().eval()
+    other = torch.where(hidden, 9, ids)
+    one, two = (mae.encode(x, keep & ~hidden)[0] for x in (ids, other))
+    assert torch.equal(one, two)
+    assert not torch.equal(mae(ids, hidden, keep)[0], mae(other, hidden, keep)[0])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("chunk", [None, 2])
+def test_the_head_on_targets_is_the_head_on_everything(family, chunk):
+    ids, keep, hidden = batch()
+    model = masked_lm(family).eval()
+    labels = torch.where(hidden, ids, -100)
+    logits = model(input_ids=ids, attention_mask=keep.long()).logits
+    loss = -logits.log_softmax(-1)[hidden].gather(1, ids[hidden][:, None]).sum()  # stock's own would be in float32
+    wanted = gradients(model, loss)
+    mw.pack(model)
+    states, _ = packed_states(model, input_ids=ids, attention_mask=keep.long())
+    torch.testing.assert_close(vocabulary_logits(model, states).detach(), logits[keep].detach(), atol=1e-10, rtol=0)
+    ours, n = masked_lm_loss(model, labels, chunk, input_ids=ids, attention_mask=keep.long())
+    assert n == hidden.sum()
+    torch.testing.assert_close(ours, loss, atol=1e-10, rtol=0)
+    got = gradients(model, ours)
+    largest = max(grad.abs().max() for grad in wanted.values())
+    for name, grad in wanted.items():
+        torch.testing.assert_close(got[name], grad, atol=1e-10 * float(largest), rtol=0)
+
+
+@given(
+    scores=st.lists(st.lists(st.floats(-9, 9), min_size=5, max_size=5), min_size=5, max_size=5),
+    p=st.floats(0.01, 1.0),
+)
+def test_the_expected_column_mask_leaves_attention_as_it_is(scores, p):
+    """Norm(p A) = A: with the mean of the masks in place of the masks, MAE's encoder is the plain model."""
+    powers = np.exp(np.array(scores, dtype=np.float64))
+    attention = powers / powers.sum(1, keepdims=True)
+    masks = p * np.ones((5, 5))  # E of "all ones, or all ones but for one column", for every hidden token alike
+    masked = attention * masks
+    np.testing.assert_allclose(masked / masked.sum(1, keepdims=True), attention, rtol=1e-12)
+
+
+def test_targets_may_be_a_share_of_the_hidden_tokens():
+    ids, keep, hidden = batch()
+    mae = MaskedAutoencoder(masked_lm("bert"), n_layers=2).double().eval()
+    targets = torch.zeros_like(hidden)
+    for row in range(B):
+        targets[row, hidden[row].nonzero().squeeze(1)[0]] = True
+    each = [mae(ids, hidden, keep, targets & (torch.arange(B) == row)[:, None])[0] for row in range(B)]
+    loss, n = mae(ids, hidden, keep, targets)
+    assert n == B
+    torch.testing.assert_close(loss, sum(each), atol=1e-10, rtol=0)
+
+
+def test_wrong_use_says_so():
+    ids, keep, hidden = batch()
+    with pytest.raises(InputError, match="decoder: must be"):
+        MaskedAutoencoder(masked_lm("bert"), "none")
+    with pytest.raises(InputError, match="implementation: must be"):
+        MaskedAutoencoder(masked_lm("bert"), implementation="slow")
+    with pytest.raises(InputError, match="n_layers: must be 1"):
+        MaskedAutoencoder(masked_lm("bert"), n_layers=0)
+    with pytest.raises(UnsupportedModelError, match="no vocabulary head"):
+        MaskedAutoencoder(zoo.encoder("bert"))
+    mae = MaskedAutoencoder(masked_lm("bert")).double()
+    with pytest.raises(InputError, match="no hidden token"):
+        mae(ids, torch.zeros_like(hidden), keep)
+    with pytest.raises(EmptyRowError, match="row 1"):
+        mae(ids, hidden | (torch.arange(B) == 1)[:, None], keep)
