@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
+import itertools
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from transformers import AutoModelForMaskedLM
 
 import maskwright as mw
+from maskwright import masks
 from maskwright.encoders.heads import vocabulary_logits
 from maskwright.encoders.pack import packed_states
 from maskwright.errors import EmptyRowError, InputError, UnsupportedModelError
@@ -101,12 +104,16 @@ def test_the_head_on_targets_is_the_head_on_everything(family, chunk):
     p=st.floats(0.01, 1.0),
 )
 def test_the_expected_column_mask_leaves_attention_as_it_is(scores, p):
-    """Norm(p A) = A: with the mean of the masks in place of the masks, MAE's encoder is the plain model."""
-    powers = np.exp(np.array(scores, dtype=np.float64))
-    attention = powers / powers.sum(1, keepdims=True)
-    masks = p * np.ones((5, 5))  # E of "all ones, or all ones but for one column", for every hidden token alike
-    masked = attention * masks
-    np.testing.assert_allclose(masked / masked.sum(1, keepdims=True), attention, rtol=1e-12)
+    """The mean over all hidden sets of the column masks is p everywhere, and Norm(p A) = A: MAE without its Dropout."""
+    expected = torch.zeros(5, 5, dtype=torch.float64)
+    for hidden in itertools.product([False, True], repeat=5):
+        chance = math.prod(1 - p if is_hidden else p for is_hidden in hidden)
+        expected += chance * masks.hide_columns(torch.tensor([hidden])).to_bool()[0].double()
+    torch.testing.assert_close(expected, torch.full_like(expected, p), atol=1e-12, rtol=0)
+    powers = torch.tensor(scores, dtype=torch.float64).exp()
+    attention = masks.masked_softmax(powers.log(), masks.sliding_window(None, None))
+    masked = attention * expected
+    torch.testing.assert_close(masked / masked.sum(1, keepdim=True), powers / powers.sum(1, keepdim=True))
 
 
 def test_targets_may_be_a_share_of_the_hidden_tokens():

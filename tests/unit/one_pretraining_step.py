@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import torch
-from one_step import N_EXAMPLES, RATE, VOCABULARY, ragged_dataset, tiny_tokenizer
+from one_step import N_EXAMPLES, VOCABULARY, one_step_arguments, ragged_dataset, tiny_config, tiny_tokenizer
 from safetensors.torch import save_file
-from transformers import BertConfig, BertForMaskedLM, TrainingArguments
+from transformers import BertForMaskedLM
 
 from maskwright.objectives.corruption import Corruption, stream
 from maskwright.objectives.mae import MaskedAutoencoder
@@ -45,17 +45,7 @@ class ByContent:
 
 def objective(kind: str) -> MaskedLanguageModel | Autoencoder:
     torch.manual_seed(3)
-    config = BertConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=22,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=37,
-        max_position_embeddings=31,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    model = BertForMaskedLM(config)
+    model = BertForMaskedLM(tiny_config())
     return MaskedLanguageModel(model) if kind == "mlm" else Autoencoder(MaskedAutoencoder(model))
 
 
@@ -68,23 +58,7 @@ def step(
         draw = MaskedDraw(Corruption(4, torch.arange(5, VOCABULARY), exact=True), SPECIAL)
     else:
         draw = HiddenDraw(SPECIAL, target_share=0.5)
-    args = TrainingArguments(
-        output_dir=str(folder),
-        optim="sgd",
-        learning_rate=RATE,
-        lr_scheduler_type="constant",
-        max_grad_norm=0.0,
-        max_steps=1,
-        per_device_train_batch_size=rows or N_EXAMPLES,
-        gradient_accumulation_steps=accumulate,
-        logging_steps=1,
-        save_strategy="no",
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-        remove_unused_columns=False,
-        dataloader_pin_memory=False,
-    )
+    args = one_step_arguments(folder, rows or N_EXAMPLES, accumulate, remove_unused_columns=False)
     trainer = PretrainTrainer(
         objective(kind),
         args,

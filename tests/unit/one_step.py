@@ -5,6 +5,9 @@ Run as a script, `one_step.py OUT key=value ...` does it under torch.distributed
 
 from __future__ import annotations
 
+import os
+import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -23,9 +26,8 @@ N_EXAMPLES, N_LABELS, VOCABULARY, RATE = 23, 5, 61, 0.5
 PROBLEMS = ("single_label_classification", "multi_label_classification", "regression")
 
 
-def tiny_model(problem: str = PROBLEMS[0], *, dropout: float = 0.0) -> BertForSequenceClassification:
-    torch.manual_seed(3)
-    config = BertConfig(
+def tiny_config(dropout: float = 0.0, **options: Any) -> BertConfig:
+    return BertConfig(
         vocab_size=VOCABULARY,
         hidden_size=22,
         num_hidden_layers=2,
@@ -34,10 +36,50 @@ def tiny_model(problem: str = PROBLEMS[0], *, dropout: float = 0.0) -> BertForSe
         max_position_embeddings=31,
         hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=dropout,
-        num_labels=1 if problem == "regression" else N_LABELS,
-        problem_type=problem,
+        **options,
     )
-    return BertForSequenceClassification(config)
+
+
+def tiny_model(problem: str = PROBLEMS[0], *, dropout: float = 0.0) -> BertForSequenceClassification:
+    torch.manual_seed(3)
+    n_labels = 1 if problem == "regression" else N_LABELS
+    return BertForSequenceClassification(tiny_config(dropout, num_labels=n_labels, problem_type=problem))
+
+
+def one_step_arguments(folder: Path | str, rows: int, accumulate: int, **options: Any) -> TrainingArguments:
+    """One step of plain gradient descent, so that weights show the gradient."""
+    return TrainingArguments(
+        output_dir=str(folder),
+        optim="sgd",
+        learning_rate=RATE,
+        lr_scheduler_type="constant",
+        max_grad_norm=0.0,
+        max_steps=1,
+        per_device_train_batch_size=rows,
+        gradient_accumulation_steps=accumulate,
+        logging_steps=1,
+        save_strategy="no",
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+        dataloader_pin_memory=False,
+        **options,
+    )
+
+
+def run_on_two_ranks(*command: str) -> None:
+    """`python COMMAND` twice, under torch.distributed (gloo); both must end well."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    ranks = []
+    for rank in range(2):
+        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        env = {**os.environ, **{key: str(value) for key, value in place.items()}, "OMP_NUM_THREADS": "1"}
+        options: dict[str, Any] = {"env": env, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        ranks.append(subprocess.Popen([sys.executable, *command], **options))
+    logs = [rank.communicate(timeout=180)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(logs)
 
 
 def tiny_tokenizer() -> BertTokenizer:
@@ -69,22 +111,7 @@ def step(
     model = tiny_model(problem)
     if packed:
         pack(model)
-    args = TrainingArguments(
-        output_dir=str(folder),
-        optim="sgd",
-        learning_rate=RATE,
-        lr_scheduler_type="constant",
-        max_grad_norm=0.0,
-        max_steps=1,
-        per_device_train_batch_size=rows,
-        gradient_accumulation_steps=accumulate,
-        logging_steps=1,
-        save_strategy="no",
-        report_to=[],
-        use_cpu=True,
-        disable_tqdm=True,
-        dataloader_pin_memory=False,
-    )
+    args = one_step_arguments(folder, rows, accumulate)
     trainer = PackedTrainer(
         model,
         args,

@@ -142,6 +142,14 @@ def test_a_corpus_is_split_by_content_tokenised_and_kept(tmp_path, tokenizer):
     assert {path: path.stat().st_mtime_ns for path in before} == before
 
 
+def test_every_bad_line_is_counted_though_only_the_first_are_named(tmp_path, tokenizer):
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(['{"text": "a b"}', *["{"] * 43, '{"text": "c"}', *["{"] * 4]), encoding="utf-8")
+    _, _, report = encode_corpus(Corpus(find_files([str(path)])), Blocks(tokenizer, 11), cache=tmp_path / "cache")
+    assert (report.n_documents, report.n_bad, len(report.bad)) == (2, 47, 20)
+    assert report.bad[0][0] == f"{path}:2"
+
+
 def test_changed_files_are_read_again(tmp_path, tokenizer):
     blocks = Blocks(tokenizer, max_length=11)
     assert len(encode_corpus(corpus_of(tmp_path), blocks, cache=tmp_path / "cache")[0]) == 97

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
-
 import one_pretraining_step as one
+import one_step
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -39,18 +35,8 @@ def test_one_big_batch_and_accumulated_small_ones_agree(kind, tmp_path):
 
 @every_kind
 def test_two_ranks_make_the_step_of_one(kind, tmp_path):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     out = tmp_path / "weights.safetensors"
-    command = [sys.executable, one.__file__, str(out), kind, "max_tokens=40", "accumulate=99"]
-    ranks = []
-    for rank in range(2):
-        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        env = {**os.environ, **{key: str(value) for key, value in place.items()}, "OMP_NUM_THREADS": "1"}
-        ranks.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
-    logs = [rank.communicate(timeout=180)[0] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(logs)
+    one_step.run_on_two_ranks(one.__file__, str(out), kind, "max_tokens=40", "accumulate=99")
     assert_same(load_file(out), weights(one.step(tmp_path, kind)))
 
 

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -91,18 +87,8 @@ def test_multi_label_and_regression_steps_too(problem: str, tmp_path: Path) -> N
 
 
 def test_two_ranks_make_the_step_of_one(tmp_path: Path) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
     out = tmp_path / "weights.safetensors"
-    command = [sys.executable, one_step.__file__, str(out), "max_tokens=40", "accumulate=99"]
-    ranks = []
-    for rank in range(2):
-        place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        env = {**os.environ, **{key: str(value) for key, value in place.items()}, "OMP_NUM_THREADS": "1"}
-        ranks.append(subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
-    logs = [rank.communicate(timeout=180)[0] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(logs)
+    one_step.run_on_two_ranks(one_step.__file__, str(out), "max_tokens=40", "accumulate=99")
     assert_same_weights(load_file(out), expected_step("single_label_classification")[1])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import logging
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ from maskwright.errors import InputError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-log = logging.getLogger(__name__)
 WordIds = Callable[[Sequence[int]], list[int]]
 
 
@@ -58,12 +57,8 @@ class Blocks:
         plain, whole = (tokenizer("a", add_special_tokens=special)["input_ids"] for special in (False, True))
         at = next(i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
         self.before, self.after = whole[:at], whole[at + len(plain) :]
-        self.tokenizer, self.cross_documents, self.word_ids, self.shortest = (
-            tokenizer,
-            cross_documents,
-            word_ids,
-            shortest,
-        )
+        self.tokenizer, self.cross_documents = tokenizer, cross_documents
+        self.word_ids, self.shortest = word_ids, shortest
 
     def __call__(self, batch: dict[str, list[str]]) -> dict[str, list[list[int]]]:
         """Texts -> rows: `input_ids` and, if asked for, `word_ids`."""
@@ -162,13 +157,10 @@ def stream_corpus(
 
 
 def _rows(corpus: Corpus, stamps: Any) -> Iterator[dict[str, Any]]:
-    report, seen = Report(), 0
+    report = Report(shown=sys.maxsize)
     for text in corpus.documents(report):
         yield {"text": text, "bad": None}
-        for where_reason in report.bad[seen:]:
-            yield {"text": "", "bad": list(where_reason)}
-        seen = len(report.bad)
-    for where_reason in report.bad[seen:]:
+    for where_reason in report.bad:
         yield {"text": "", "bad": list(where_reason)}
 
 

@@ -22,21 +22,21 @@ Boundary = Literal["blank_line", "line", "file"]
 
 _COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 _KINDS = {".txt": "text", ".text": "text", ".md": "text", ".jsonl": "jsonl", ".json": "jsonl", ".parquet": "parquet"}
-_SHOWN = 20
 
 
 @dataclass
 class Report:
-    """What reading a corpus met. `bad` holds the first lines that could not be used, as (file:line, reason)."""
+    """What reading a corpus met. `bad` holds the first `shown` lines that could not be used, as (file:line, reason)."""
 
     n_documents: int = 0
     n_bad: int = 0
     bad: list[tuple[str, str]] = field(default_factory=list)
+    shown: int = 20
 
     def add_bad(self, where: str, reason: str) -> None:
         """Count a line that cannot be used."""
         self.n_bad += 1
-        if len(self.bad) < _SHOWN:
+        if len(self.bad) < self.shown:
             self.bad.append((where, reason))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
+from maskwright.core.layout import Layout
 from maskwright.errors import MaskError
 from maskwright.masks.algebra import EmptyQueries, Rule
 from maskwright.masks.draw import Panel, draw, text
@@ -182,8 +183,7 @@ class Mask(Rule):
                 raise MaskError("cu_seqlens needs each document in one piece, and one comes back after another")
             bounds = starts.flatten().nonzero().flatten()
             return torch.cat([bounds, bounds.new_tensor([ids.numel()])]).to(torch.int32)
-        lengths = self._of_keys("cu_seqlens").sum(1)
-        return torch.cat([lengths.new_zeros(1), lengths.cumsum(0)]).to(torch.int32)
+        return Layout.from_mask(self._of_keys("cu_seqlens"), empty="zero").offsets
 
     def draw(
         self,

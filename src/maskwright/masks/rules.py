@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from maskwright.core.layout import Layout, as_keep
+from maskwright.core.layout import as_keep
 from maskwright.errors import MaskError
 from maskwright.masks.mask import Mask
 
@@ -53,9 +53,10 @@ def padding(
         raise MaskError(f"padding needs exactly one of attention_mask, lengths, ids; got {given or 'none'}")
     if lengths is not None:
         return _of_keys(_keep_from_lengths(lengths, length, side), "padding")
-    if ids is None:
-        keep = as_keep(attention_mask)  # type: ignore[arg-type]
+    if attention_mask is not None:
+        keep = as_keep(attention_mask)
         return _of_keys(keep.t() if batch_first is False else keep, "padding")
+    assert ids is not None
     if pad_id is None or batch_first is None:
         raise MaskError("padding from ids needs pad_id= and batch_first= (True: [B, L]; False: [L, B], time-major)")
     if ids.ndim != 2 or ids.is_floating_point() or ids.dtype == torch.bool:
@@ -136,11 +137,12 @@ def documents(*, ids: Tensor | None = None, cu_seqlens: Tensor | Sequence[int] |
     """
     if (ids is None) == (cu_seqlens is None):
         raise MaskError("documents needs exactly one of ids, cu_seqlens")
-    if ids is None:
-        bounds = _counts(cu_seqlens, "cu_seqlens")  # type: ignore[arg-type]
+    if cu_seqlens is not None:
+        bounds = _counts(cu_seqlens, "cu_seqlens")
         if len(bounds) < 2 or int(bounds[0]) != 0 or bool((bounds.diff() < 0).any()):
             raise MaskError(f"cu_seqlens must rise from 0 to the length, got {bounds.tolist()}")
         ids = torch.repeat_interleave(torch.arange(len(bounds) - 1, device=bounds.device), bounds.diff())
+    assert ids is not None
     if ids.ndim not in (1, 2) or ids.is_floating_point() or ids.dtype == torch.bool:
         raise MaskError(f"document ids must be integers [B, L] or [L], got {ids.dtype} of shape {tuple(ids.shape)}")
     length, of = ids.shape[-1], ids
@@ -170,11 +172,6 @@ def hide_columns(hidden: Tensor) -> Mask:
     if hidden.dtype != torch.bool or hidden.ndim != 2:
         raise MaskError(f"hidden must be bool [B, L], True = hidden; got {hidden.dtype} of shape {tuple(hidden.shape)}")
     return _of_keys(~hidden, "columns hidden")
-
-
-def padding_of(layout: Layout) -> Mask:
-    """The padding rule of a Layout."""
-    return _of_keys(layout.keep, "padding")
 
 
 def _of_keys(keep: Tensor, legend: str) -> Mask:

@@ -26,9 +26,7 @@ def apply(scores: Tensor, rule: Rule, *, empty: EmptyRows = "raise") -> Tensor:
         tensor([[1., -inf],
                 [1., 1.]])
     """
-    allowed = _allowed(scores, rule, empty)
-    filled = torch.where(allowed, scores, float("-inf"))
-    return torch.where(allowed.any(-1, keepdim=True), filled, 0.0)
+    return _filled(scores, rule, empty)[0]
 
 
 def masked_softmax(scores: Tensor, rule: Rule, *, empty: EmptyRows = "raise") -> Tensor:
@@ -46,8 +44,8 @@ def masked_softmax(scores: Tensor, rule: Rule, *, empty: EmptyRows = "raise") ->
         >>> masked_softmax(torch.tensor([[[1.0, 1.0, float("nan")]]]), masks.padding(lengths=[2], length=3))
         tensor([[[0.5000, 0.5000, 0.0000]]])
     """
-    probabilities = torch.softmax(apply(scores, rule, empty=empty), -1)
-    return torch.where(_allowed(scores, rule, "zero"), probabilities, 0.0)
+    filled, allowed = _filled(scores, rule, empty)
+    return torch.where(allowed, torch.softmax(filled, -1), 0.0)
 
 
 def masked_log_softmax(scores: Tensor, rule: Rule, *, empty: EmptyRows = "raise") -> Tensor:
@@ -63,8 +61,15 @@ def masked_log_softmax(scores: Tensor, rule: Rule, *, empty: EmptyRows = "raise"
         tensor([[ 0.0000,    -inf],
                 [-0.6931, -0.6931]])
     """
-    logs = torch.log_softmax(apply(scores, rule, empty=empty), -1)
-    return torch.where(_allowed(scores, rule, "zero"), logs, float("-inf"))
+    filled, allowed = _filled(scores, rule, empty)
+    return torch.where(allowed, torch.log_softmax(filled, -1), float("-inf"))
+
+
+def _filled(scores: Tensor, rule: Rule, empty: EmptyRows) -> tuple[Tensor, Tensor]:
+    """The scores as `apply` gives them, and the rule as bool that broadcasts to them."""
+    allowed = _allowed(scores, rule, empty)
+    filled = torch.where(allowed, scores, float("-inf"))
+    return torch.where(allowed.any(-1, keepdim=True), filled, 0.0), allowed
 
 
 def _allowed(scores: Tensor, rule: Rule, empty: EmptyRows) -> Tensor:

@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.utils.data import get_worker_info
 
 from maskwright.data.collate import PaddingCollator
+from maskwright.encoders.droptoken import IGNORED
 from maskwright.errors import InputError
-from maskwright.objectives.units import NGRAM_LENGTHS, SPAN_LENGTHS, Unit, choose, span_units, token_units, word_units
+from maskwright.objectives.units import Unit, choose, units_of
 from maskwright.objectives.words import Segment, Words, ordinary_ids
 
-IGNORED = -100
 Similar = Callable[[tuple[int, ...], torch.Generator], Sequence[int] | None]
 
 
@@ -71,7 +71,7 @@ class Corruption:
             may_mask: bool `[B, L]`, True = an ordinary token; special tokens and padding are False.
             word_ids: int64 `[B, L]`, -1 = none; needed unless the unit is a token.
         """
-        units = self._units(may_mask, word_ids, generator)
+        units = units_of(self.unit, may_mask, word_ids, generator)
         chosen = choose(units, self.rate, generator, exact=self.exact)
         labels = torch.where(chosen, input_ids, IGNORED)
         fate = torch.rand(units.shape, generator=generator, dtype=torch.float64).gather(1, units.clamp(min=0))
@@ -81,36 +81,27 @@ class Corruption:
         if self.similar is None:
             corrupted[is_mask] = self.mask_id
         else:
-            is_random |= is_mask & ~self._put_similar(corrupted, input_ids, units, is_mask, generator)
+            is_random |= is_mask & ~_put_similar(self.similar, corrupted, input_ids, units, is_mask, generator)
         if len(self.random_ids):
             drawn = torch.randint(len(self.random_ids), input_ids.shape, generator=generator)
             corrupted = torch.where(is_random, self.random_ids[drawn], corrupted)
         return corrupted, labels
 
-    def _units(self, may_mask: Tensor, word_ids: Tensor | None, generator: torch.Generator) -> Tensor:
-        if self.unit == "token":
-            return token_units(may_mask)
-        if word_ids is None:
-            raise InputError(f"masking by {self.unit} needs word_ids", "word_ids")
-        words = word_units(may_mask, word_ids)
-        if self.unit == "whole_word":
-            return words
-        return span_units(words, SPAN_LENGTHS if self.unit == "span" else NGRAM_LENGTHS, generator)
 
-    def _put_similar(
-        self, corrupted: Tensor, input_ids: Tensor, units: Tensor, where: Tensor, generator: torch.Generator
-    ) -> Tensor:
-        """Write similar words into `corrupted`; bool `[B, L]`, True = one was known."""
-        done = torch.zeros_like(where)
-        for row in range(len(where)):
-            for unit in units[row][where[row]].unique():
-                slots = (units[row] == unit).nonzero().squeeze(1)
-                ids = tuple(input_ids[row, slots].tolist())
-                other = self.similar(ids, generator)  # type: ignore[misc]
-                if other is not None and len(other) == len(ids):
-                    corrupted[row, slots] = torch.tensor(other, dtype=corrupted.dtype)
-                    done[row, slots] = True
-        return done
+def _put_similar(
+    similar: Similar, corrupted: Tensor, input_ids: Tensor, units: Tensor, where: Tensor, generator: torch.Generator
+) -> Tensor:
+    """Write similar words into `corrupted`; bool `[B, L]`, True = one was known."""
+    done = torch.zeros_like(where)
+    for row in range(len(where)):
+        for unit in units[row][where[row]].unique():
+            slots = (units[row] == unit).nonzero().squeeze(1)
+            ids = tuple(input_ids[row, slots].tolist())
+            other = similar(ids, generator)
+            if other is not None and len(other) == len(ids):
+                corrupted[row, slots] = torch.tensor(other, dtype=corrupted.dtype)
+                done[row, slots] = True
+    return done
 
 
 def thesaurus(tokenizer: Any, entries: Mapping[str, Sequence[str]]) -> Similar:

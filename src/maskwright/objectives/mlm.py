@@ -7,10 +7,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.checkpoint import checkpoint
 
+from maskwright.encoders.droptoken import IGNORED
 from maskwright.encoders.heads import vocabulary_logits
 from maskwright.encoders.pack import packed_states
 from maskwright.errors import InputError
-from maskwright.objectives.corruption import IGNORED
 
 CHUNK = 1024
 

@@ -53,6 +53,22 @@ def span_units(words: Tensor, lengths: Sequence[float], generator: torch.Generat
     return word_units(words >= 0, torch.where(words >= 0, spans, -1))
 
 
+def units_of(unit: Unit, may_mask: Tensor, word_ids: Tensor | None, generator: torch.Generator) -> Tensor:
+    """int64 `[B, L]`: what is masked together, by name.
+
+    Raises:
+        InputError: the unit is made of words and no word ids are given.
+    """
+    if unit == "token":
+        return token_units(may_mask)
+    if word_ids is None:
+        raise InputError(f"masking by {unit} needs word_ids", "word_ids")
+    words = word_units(may_mask, word_ids)
+    if unit == "whole_word":
+        return words
+    return span_units(words, SPAN_LENGTHS if unit == "span" else NGRAM_LENGTHS, generator)
+
+
 def choose(units: Tensor, rate: float, generator: torch.Generator, *, exact: bool) -> Tensor:
     """bool `[B, L]`, True = chosen; whole units only.
 

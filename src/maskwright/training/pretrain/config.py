@@ -64,7 +64,6 @@ class PretrainConfig:
     tokenizer: str | None = option(None, "tokenizer folder or hub name (default: the model's)")
 
     max_tokens_per_batch: int = option(8192, "real tokens of a batch and device")
-    per_device_eval_batch_size: int = option(64, "rows a step and device in evaluation")
     gradient_accumulation_steps: int = option(1, "batches summed into one optimizer step")
     num_train_epochs: float = option(1.0, "passes over the corpus")
     max_steps: int = option(-1, "optimizer steps in all; overrides num_train_epochs if positive")

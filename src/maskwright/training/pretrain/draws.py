@@ -8,8 +8,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from maskwright.objectives.corruption import IGNORED, Corruption
-from maskwright.objectives.units import NGRAM_LENGTHS, SPAN_LENGTHS, Unit, choose, span_units, token_units, word_units
+from maskwright.encoders.droptoken import IGNORED
+from maskwright.objectives.corruption import Corruption
+from maskwright.objectives.units import Unit, choose, token_units, units_of
 
 Batch = dict[str, Tensor]
 EVAL_RATE = 0.15
@@ -58,13 +59,7 @@ class HiddenDraw:
         words = batch.pop("word_ids", None)
         ids = batch["input_ids"]
         may_hide = batch["attention_mask"].bool() & ~torch.isin(ids, self.special_ids)
-        if self.unit == "token" or words is None:
-            units = token_units(may_hide)
-        else:
-            units = word_units(may_hide, words)
-            if self.unit != "whole_word":
-                units = span_units(units, SPAN_LENGTHS if self.unit == "span" else NGRAM_LENGTHS, generator)
-        hidden = choose(units, rate, generator, exact=True)
+        hidden = choose(units_of(self.unit, may_hide, words, generator), rate, generator, exact=True)
         targets = hidden
         if self.target_share < 1:
             targets = choose(token_units(hidden), self.target_share, generator, exact=True)

@@ -7,8 +7,8 @@ from typing import TypedDict
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
+from maskwright.encoders.droptoken import IGNORED
 from maskwright.encoders.pack import pack
-from maskwright.objectives.corruption import IGNORED
 from maskwright.objectives.mae import MaskedAutoencoder
 from maskwright.objectives.mlm import CHUNK, masked_lm_loss
 

@@ -45,7 +45,7 @@ class GemmShare(TrainerCallback):
             return
         self._last = (n_tokens, steps_s)
         logs["tokens_per_s"] = round(tokens / seconds, 1)
-        logs["gemm_share"] = round(6 * self.weights * self.computed_share * tokens / seconds / self.rate_per_s, 3)
+        logs["gemm_share"] = float(f"{6 * self.weights * self.computed_share * tokens / seconds / self.rate_per_s:.3g}")
 
 
 class TimeLimit(TrainerCallback):

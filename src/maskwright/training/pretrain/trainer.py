@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Iterator
@@ -15,12 +16,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from maskwright.data.budget import TokenBudgetBatches
-from maskwright.objectives.corruption import IGNORED, stream
+from maskwright.encoders.droptoken import IGNORED
+from maskwright.objectives.corruption import stream
 from maskwright.training.pretrain.config import PretrainConfig
 from maskwright.training.pretrain.draws import EVAL_RATE, Batch, Draw
-from maskwright.training.pretrain.objective import MaskedLanguageModel
 from maskwright.training.trainer import PackedTrainer
 
+log = logging.getLogger(__name__)
 DECODER = "decoder.safetensors"
 _EVALUATION = 1  # sets its draws apart from those of training
 
@@ -83,14 +85,8 @@ class PretrainTrainer(PackedTrainer):
         if reason is not None and self.is_world_process_zero():
             path = Path(self.args.output_dir) / f"suspicious-step-{self.state.global_step + 1}.safetensors"
             save_file({name: value.contiguous().cpu() for name, value in inputs.items()}, path)
-            self.log_warning(f"step {self.state.global_step + 1}: {reason}; its batch is saved in {path}")
+            log.warning("step %d: %s; its batch is saved in %s", self.state.global_step + 1, reason, path)
         return loss
-
-    def log_warning(self, text: str) -> None:
-        """To the package's logger, which the command line shows."""
-        import logging
-
-        logging.getLogger("maskwright").warning(text)
 
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
@@ -160,12 +156,9 @@ class PretrainTrainer(PackedTrainer):
 
 def _own_state(objective: Any) -> dict[str, Tensor]:
     """What of an objective's state is not the checkpoint's."""
-    if isinstance(objective, MaskedLanguageModel):
-        return {}
     shared = {id(value) for value in (*objective.model.parameters(), *objective.model.buffers())}
-    named = (*objective.named_parameters(), *objective.named_buffers())
-    kept = {name: value for name, value in named if id(value) not in shared}
-    return {name: value.detach() for name, value in kept.items() if name in objective.state_dict()}
+    saved = objective.state_dict(keep_vars=True)
+    return {name: value.detach() for name, value in saved.items() if id(value) not in shared}
 
 
 class LossWatch:
