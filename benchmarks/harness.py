@@ -119,10 +119,12 @@ def merge(topic: str, new: Sequence[Mapping[str, Any]], key: Sequence[str]) -> l
 
 
 def publish(topic: str, title: str, body: str, records: Sequence[Mapping[str, Any]]) -> None:
-    """Write `results/<topic>.md` and `.json`."""
+    """Write `results/<topic>.md` and `.json`; what somebody wrote under a heading "Notes" of the old page stays."""
     RESULTS.mkdir(exist_ok=True)
     facts = conditions()
     head = f"# {title}\n\n" + ", ".join(f"{name} {value}" for name, value in facts.items()) + "\n\n"
-    (RESULTS / f"{topic}.md").write_text(head + body.strip() + "\n", encoding="utf-8")
+    path = RESULTS / f"{topic}.md"
+    _, heading, notes = (path.read_text(encoding="utf-8") if path.exists() else "").partition("\n## Notes\n")
+    path.write_text(head + body.strip() + "\n" + heading + notes, encoding="utf-8")
     data = {"conditions": facts, "records": list(records)}
     (RESULTS / f"{topic}.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import signal
 import sys
 from pathlib import Path
 from typing import Any
+
+import torch
+from transformers import TrainerCallback
 
 from maskwright.training.pretrain.config import PretrainConfig
 from maskwright.training.pretrain.run import run_pretrain
@@ -47,6 +53,35 @@ def config(folder: Path, objective: str, **changes: Any) -> PretrainConfig:
     return PretrainConfig(**{**options, **changes})
 
 
+def _end(what: str) -> list[TrainerCallback]:
+    """ "5": killed after step 5; "writing 4": killed amid its checkpoint; "full 4": no room for that checkpoint."""
+    kind, _, step = what.rpartition(" ")
+    if not kind:
+        return [KillAt(int(step))]
+    if kind == "full":
+        return [_FullDiskAt(int(step))]
+    save = torch.save
+
+    def save_or_die(value: Any, file: Any, *args: Any, **options: Any) -> None:
+        if f"checkpoint-{step}" in str(file):
+            os.kill(os.getpid(), signal.SIGKILL)
+        save(value, file, *args, **options)
+
+    torch.save = save_or_die
+    return []
+
+
+class _FullDiskAt(TrainerCallback):
+    """From a step on no file may grow beyond a few kilobytes, as if the disk were full."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == self.step:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (8192, resource.RLIM_INFINITY))
+
+
 if __name__ == "__main__":
-    root, out, objective, step = sys.argv[1:]
-    run_pretrain(config(Path(root), objective, output_dir=out), callbacks=[KillAt(int(step))])
+    root, out, objective, end = sys.argv[1:]
+    run_pretrain(config(Path(root), objective, output_dir=out), callbacks=_end(end))

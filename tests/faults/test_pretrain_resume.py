@@ -34,11 +34,16 @@ def weights(folder: str | Path) -> bytes:
     return (Path(folder) / "model.safetensors").read_bytes()
 
 
-def killed(root: Path, objective: str, out: Path, step: int) -> None:
-    command = [sys.executable, tiny_pretraining.__file__, str(root), str(out), objective, str(step)]
+def run_apart(root: Path, objective: str, out: Path, end: str) -> subprocess.CompletedProcess[str]:
+    tiny_pretraining.config(root, objective)  # writes corpus and tokenizer
+    command = [sys.executable, tiny_pretraining.__file__, str(root), str(out), objective, end]
     path = os.pathsep.join([str(Path(tiny_pretraining.__file__).parent), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
+
+
+def killed(root: Path, objective: str, out: Path, end: str) -> None:
+    done = run_apart(root, objective, out, end)
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
@@ -59,7 +64,7 @@ def test_a_run_leaves_what_others_can_load(whole: PretrainResult) -> None:
 
 def test_a_killed_run_goes_on_to_the_same_weights(root: Path, whole: PretrainResult, tmp_path: Path) -> None:
     out = tmp_path / "killed"
-    killed(root, whole.objective, out, 5)
+    killed(root, whole.objective, out, "5")
     assert (out / "checkpoint-4" / "trainer_state.json").exists()
     config = tiny_pretraining.config(root, whole.objective, output_dir=str(out), resume_from_checkpoint=True)
     again = run_pretrain(config)
@@ -70,6 +75,31 @@ def test_a_killed_run_goes_on_to_the_same_weights(root: Path, whole: PretrainRes
         assert (out / "decoder.safetensors").read_bytes() == (
             Path(whole.output_dir) / "decoder.safetensors"
         ).read_bytes()
+
+
+def test_a_run_killed_while_it_writes_keeps_the_checkpoint_before(
+    root: Path, whole: PretrainResult, tmp_path: Path
+) -> None:
+    out = tmp_path / "killed"
+    killed(root, whole.objective, out, "writing 4")
+    assert (out / "checkpoint-4" / "model.safetensors").exists()
+    assert AutoModelForMaskedLM.from_pretrained(out / "checkpoint-2").config.num_hidden_layers == 2
+    config = tiny_pretraining.config(root, whole.objective, output_dir=str(out), resume_from_checkpoint=True)
+    run_pretrain(config)
+    assert weights(out) == weights(whole.output_dir)
+
+
+def test_a_full_disk_says_what_to_do_and_loses_nothing(root: Path, whole: PretrainResult, tmp_path: Path) -> None:
+    out = tmp_path / "full"
+    done = run_apart(root, whole.objective, out, "full 4")
+    assert done.returncode != 0
+    message = done.stderr.strip().splitlines()[-1]
+    assert "checkpoint-4: cannot be written (" in message
+    assert "checkpoint-2 is whole. Make room, then go on with resume_from_checkpoint=true" in message
+    assert not (out / "checkpoint-4").exists()
+    config = tiny_pretraining.config(root, whole.objective, output_dir=str(out), resume_from_checkpoint=True)
+    run_pretrain(config)
+    assert weights(out) == weights(whole.output_dir)
 
 
 def test_changed_options_are_named_and_refused(root: Path, whole: PretrainResult) -> None:
@@ -93,11 +123,17 @@ def test_a_used_folder_is_not_trained_over_by_mistake(root: Path, whole: Pretrai
         ({"tokenizer": None}, "tokenizer: a random start needs"),
         ({"chinese_words": True}, "words matter only"),
         ({"validation_share": 1.0}, "validation_share: must be in"),
+        ({"dataset_name": "some"}, "corpus: name files"),
+        ({"streaming": True}, "max_steps: streaming never"),
+        ({"streaming": True, "max_steps": 3, "cross_documents": True}, "cross_documents: streamed rows"),
+        ({"objective": "mae", "thesaurus": "t.json"}, "thesaurus: replaces"),
+        ({"thesaurus": "t.json", "nearest": 5}, "nearest: choose one"),
+        ({"nearest": 5}, "nearest: nearest tokens need"),
     ],
 )
 def test_options_that_contradict_one_another(root: Path, changes: dict[str, object], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        tiny_pretraining.config(root, "mlm", **changes)
+        tiny_pretraining.config(root, **{"objective": "mlm", **changes})
 
 
 def test_a_rate_changes_evenly(root: Path) -> None:

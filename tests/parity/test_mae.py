@@ -17,6 +17,7 @@ from maskwright.encoders.heads import vocabulary_logits
 from maskwright.encoders.pack import packed_states
 from maskwright.errors import EmptyRowError, InputError, UnsupportedModelError
 from maskwright.objectives.mae import MaskedAutoencoder
+from maskwright.objectives.masklater import layers_of
 from maskwright.objectives.mlm import masked_lm_loss
 from parity import zoo
 
@@ -99,6 +100,75 @@ def test_the_head_on_targets_is_the_head_on_everything(family, chunk):
         torch.testing.assert_close(got[name], grad, atol=1e-10 * float(largest), rtol=0)
 
 
+LATE_FAMILIES = ["bert", "roberta", "electra", "distilbert", "modernbert", "xlm-roberta"]
+
+
+def mask_arguments(layer_inputs, masks):
+    """The positional and named inputs of a layer with another call's mask in the place of its own."""
+    args, kwargs = layer_inputs
+    other_args, other_kwargs = masks
+    if "attention_mask" in kwargs:
+        return args, {**kwargs, "attention_mask": other_kwargs["attention_mask"]}
+    return (args[0], other_args[1], *args[2:]), kwargs
+
+
+@pytest.mark.parametrize("family", LATE_FAMILIES)
+@pytest.mark.parametrize("n_late", [1, 2])
+def test_mask_later_is_stock_with_columns_masked_and_then_mask_states_put_in(family, n_late):
+    """The reference runs the stock model on all tokens; hooks give its first layers the mask of the visible ones."""
+    ids, keep, hidden = batch()
+    torch.manual_seed(1)
+    mae = MaskedAutoencoder(masked_lm(family), "mask_later", n_late).double().eval()
+    loss, n = mae(ids, hidden, keep)
+    ours = gradients(mae, loss)
+
+    model = mw.unpack(mae.model)
+    base, table = model.base_model, model.get_input_embeddings()
+    layers = layers_of(model)
+    n_early = len(layers) - n_late
+    early_masks, entering = [], []
+    handles = [
+        layer.register_forward_pre_hook(lambda m, a, k: early_masks.append((a, k)), with_kwargs=True)
+        for layer in layers
+    ]
+    base(input_ids=ids, attention_mask=(keep & ~hidden).long())
+    for handle in handles:
+        handle.remove()
+
+    def hook(number):
+        def change(module, args, kwargs):
+            if number == 0:
+                entering.append(args[0])
+            if number == n_early:
+                args = (torch.where(hidden[..., None], entering[0], args[0]), *args[1:])
+            return mask_arguments((args, kwargs), early_masks[number]) if number < n_early else (args, kwargs)
+
+        return change
+
+    for number, layer in enumerate(layers):
+        layer.register_forward_pre_hook(hook(number), with_kwargs=True)
+    embedded = torch.where(hidden[..., None], mae.mask, table(ids))
+    logits = model(inputs_embeds=embedded, attention_mask=keep.long()).logits
+    wanted = -logits.log_softmax(-1)[hidden].gather(1, ids[hidden][:, None]).sum()
+    assert n == hidden.sum()
+    torch.testing.assert_close(loss, wanted, atol=1e-10, rtol=0)
+    reference = gradients(mae, wanted)
+    assert reference.keys() == ours.keys()
+    largest = max(grad.abs().max() for grad in reference.values())
+    for name, grad in reference.items():
+        torch.testing.assert_close(ours[name], grad, atol=1e-10 * float(largest), rtol=0)
+
+
+def test_mask_later_trains_with_checkpointed_activations():
+    ids, keep, hidden = batch()
+    mae = MaskedAutoencoder(masked_lm("bert"), "mask_later", 2).double().train()
+    plain = gradients(mae, mae(ids, hidden, keep)[0])
+    mae.model.activation_checkpointing_enable()
+    again = gradients(mae, mae(ids, hidden, keep)[0])
+    for name, grad in plain.items():
+        torch.testing.assert_close(again[name], grad, atol=1e-12, rtol=0)
+
+
 @given(
     scores=st.lists(st.lists(st.floats(-9, 9), min_size=5, max_size=5), min_size=5, max_size=5),
     p=st.floats(0.01, 1.0),
@@ -138,6 +208,14 @@ def test_wrong_use_says_so():
         MaskedAutoencoder(masked_lm("bert"), n_layers=0)
     with pytest.raises(UnsupportedModelError, match="no vocabulary head"):
         MaskedAutoencoder(zoo.encoder("bert"))
+    with pytest.raises(InputError, match="n_layers: must be below the encoder's 3 layers"):
+        MaskedAutoencoder(masked_lm("bert"), "mask_later", 3)
+    with pytest.raises(InputError, match="implementation: is not there"):
+        MaskedAutoencoder(masked_lm("bert"), "mask_later", implementation="columns")
+    with pytest.raises(UnsupportedModelError, match="albert has no list of 3 layers"):
+        MaskedAutoencoder(masked_lm("albert"), "mask_later")
+    with pytest.raises(UnsupportedModelError, match="RemBertLayer gives back more than states"):
+        MaskedAutoencoder(masked_lm("rembert"), "mask_later").double()(ids, hidden, keep)
     mae = MaskedAutoencoder(masked_lm("bert")).double()
     with pytest.raises(InputError, match="no hidden token"):
         mae(ids, torch.zeros_like(hidden), keep)

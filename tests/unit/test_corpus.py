@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import lzma
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,8 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 from transformers import BertTokenizer
 
-from maskwright.data.blocks import Blocks, encode_corpus, held_out, stream_corpus
+from maskwright.data.blocks import Blocks, held_out
 from maskwright.data.corpus import Corpus, Report, find_files
+from maskwright.data.encoded import encode_corpus
+from maskwright.data.hub import HubCorpus
+from maskwright.data.streaming import StreamedBatches, first_held_out, stream_corpus
 from maskwright.errors import InputError
 from maskwright.objectives.words import Words
 
@@ -163,15 +167,77 @@ def test_a_corpus_without_documents_says_so(tmp_path, tokenizer):
         encode_corpus(Corpus(find_files([str(path)])), Blocks(tokenizer, 11), cache=tmp_path / "cache")
 
 
-def test_streams_share_the_files_among_ranks(tmp_path, tokenizer):
-    for number in range(3):
-        (tmp_path / f"{number}.txt").write_text("\n\n".join("abcdefg"[number] * 1 for _ in range(5)), encoding="utf-8")
-    corpus, blocks = Corpus(find_files([str(tmp_path)])), Blocks(tokenizer, 11)
-    seen = [[tuple(row["input_ids"]) for row in stream_corpus(corpus, blocks, rank=r, world_size=2)] for r in range(2)]
-    assert [len(rows) for rows in seen] == [10, 5]
-    assert set(seen[0]).isdisjoint(seen[1])
-    with pytest.raises(InputError, match="3 files cannot be shared among 5"):
-        stream_corpus(corpus, blocks, world_size=5)
+def files_of(tmp_path, n_files=3, n_documents=5):
+    for number in range(n_files):
+        texts = [f"{'abcdefg'[number]} {'hijklmn'[i]}" for i in range(n_documents)]
+        (tmp_path / f"{number}.txt").write_text("\n\n".join(texts), encoding="utf-8")
+    return Corpus(find_files([str(tmp_path)]))
+
+
+def rows_of_ranks(corpus, tokenizer, world_size):
+    blocks = Blocks(tokenizer, 11)
+    streams = [stream_corpus(corpus, blocks, rank=rank, world_size=world_size) for rank in range(world_size)]
+    return [[tuple(row["input_ids"]) for row in stream] for stream in streams]
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_streams_share_the_documents_among_ranks(tmp_path, tokenizer, world_size):
+    corpus = files_of(tmp_path)
+    seen = rows_of_ranks(corpus, tokenizer, world_size)
+    assert sorted(len(rows) for rows in seen) == ([7, 8] if world_size == 2 else [5, 5, 5])
+    assert sorted(row for rows in seen for row in rows) == sorted(*rows_of_ranks(corpus, tokenizer, 1))
+
+
+def test_streamed_batches_are_endless_within_budget_and_the_same_each_time(tmp_path, tokenizer):
+    corpus, blocks = files_of(tmp_path), Blocks(tokenizer, 11)
+
+    def batches(n):
+        rows = stream_corpus(corpus, blocks, seed=5, buffer=7)
+        return list(islice(StreamedBatches(rows, 13, lambda rows: [tuple(row["input_ids"]) for row in rows]), n))
+
+    found = batches(15)  # five a pass: rows have four tokens, so three to a batch
+    assert [len(batch) for batch in found] == [3] * 15
+    passes = [[row for batch in found[start : start + 5] for row in batch] for start in (0, 5, 10)]
+    assert sorted(passes[0]) == sorted(passes[1]) == sorted(passes[2])
+    assert passes[0] != passes[1] != passes[2]
+    assert batches(15) == found
+
+
+def test_a_stream_holds_out_what_a_table_does(tmp_path, tokenizer):
+    corpus, blocks = files_of(tmp_path), Blocks(tokenizer, 11)
+    train, held, _ = encode_corpus(corpus, blocks, validation_share=0.3, cache=tmp_path / "cache")
+    assert sorted(first_held_out(corpus, blocks, validation_share=0.3)["input_ids"]) == sorted(held["input_ids"])
+    streamed = [row["input_ids"] for row in stream_corpus(corpus, blocks, validation_share=0.3)]
+    assert sorted(streamed) == sorted(train["input_ids"])
+    assert first_held_out(corpus, blocks, validation_share=0.0) is None
+
+
+def test_a_stream_without_documents_says_so(tmp_path, tokenizer):
+    corpus = files_of(tmp_path, n_files=1, n_documents=0)
+    with pytest.raises(InputError, match="no document"):
+        next(iter(StreamedBatches(stream_corpus(corpus, Blocks(tokenizer, 11)), 13, list)))
+
+
+def test_a_stream_names_the_lines_it_leaves_out(tmp_path, tokenizer, caplog):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"text": "a b"}\n{\n{"text": "c"}\n', encoding="utf-8")
+    stream = stream_corpus(Corpus(find_files([str(path)])), Blocks(tokenizer, 11))
+    assert len(list(stream)) == 2
+    assert next(record.message for record in caplog.records if str(path) in record.message).startswith(f"{path}:2:")
+
+
+def test_a_dataset_is_a_corpus_too(tmp_path, tokenizer):
+    (tmp_path / "data").mkdir()
+    lines = ['{"body": "a b", "x": 1}', '{"body": null, "x": 2}', '{"body": "c", "x": 3}']
+    (tmp_path / "data" / "train.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    corpus, blocks = HubCorpus(str(tmp_path / "data"), text_column="body"), Blocks(tokenizer, 11)
+    rows, _, report = encode_corpus(corpus, blocks, cache=tmp_path / "cache")
+    assert (report.n_documents, report.n_bad, report.bad[0][0]) == (2, 1, f"{tmp_path / 'data'}:2")
+    assert [row["input_ids"] for row in stream_corpus(corpus, blocks)] == rows["input_ids"]
+    with pytest.raises(InputError, match="no column 'text', only body, x"):
+        HubCorpus(str(tmp_path / "data")).table(tmp_path / "cache")
+    with pytest.raises(InputError, match="dataset_name: cannot load"):
+        HubCorpus(str(tmp_path / "nothing")).stream()
 
 
 def test_equal_texts_are_held_out_together():

@@ -25,6 +25,8 @@ from maskwright.errors import InputError
 from maskwright.objectives.correction import expected_embeddings
 from maskwright.objectives.corruption import Corruption, Shares, stream
 from maskwright.training.correct import correct_embeddings
+from maskwright.training.pretrain.config import PretrainConfig
+from maskwright.training.runs import write_config
 
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
 SPECIAL = range(5)
@@ -193,3 +195,36 @@ def test_the_command(tmp_path, capsys):
     assert (out["rate"], out["changed"], out["table"]) == (0.4, 8, "bert.embeddings.word_embeddings.weight")
     assert main(["correct", str(tmp_path / "in"), str(tmp_path / "out")]) == 2
     assert "not empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("run", "wanted"),
+    [
+        ({"rate": 0.4, "shares": [1.0, 0.0, 0.0]}, (0.4, (1.0, 0.0, 0.0))),
+        ({"rate": 0.3, "final_rate": 0.1}, (0.2, (0.8, 0.1, 0.1))),
+        (None, (0.15, (0.8, 0.1, 0.1))),
+    ],
+)
+def test_rate_and_shares_come_from_the_run_itself(tmp_path, run, wanted):
+    source = save(MODELS["bert, tied"](), tmp_path / "model")
+    if run is not None:
+        write_config(source, PretrainConfig(corpus=["text"], model="some", **run))
+    done = correct_embeddings(source, tmp_path / "out")
+    assert (done.rate, done.shares) == (pytest.approx(wanted[0]), wanted[1])
+    assert correct_embeddings(source, tmp_path / "other", rate=0.7, shares=(0.5, 0.5, 0.0)).rate == 0.7
+
+
+@pytest.mark.parametrize(
+    ("run", "message"),
+    [
+        ({"objective": "mae"}, "never saw"),
+        ({"nearest": 7}, "similar words"),
+        ({"thesaurus": "t.json"}, "similar words"),
+    ],
+)
+def test_a_run_that_leaves_nothing_to_correct_is_refused(tmp_path, run, message):
+    source = save(MODELS["bert, tied"](), tmp_path / "model")
+    write_config(source, PretrainConfig(corpus=["text"], model="some", **run))
+    with pytest.raises(InputError, match=message):
+        correct_embeddings(source, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

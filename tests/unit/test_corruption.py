@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader
 from transformers import BertTokenizer
 
 from maskwright.errors import InputError
-from maskwright.objectives.corruption import Corruption, MaskedCorruption, Shares, nearest, stream, thesaurus
+from maskwright.objectives.corruption import Corruption, MaskedCorruption, Shares, stream
+from maskwright.objectives.similar import nearest, read_thesaurus, thesaurus
 from maskwright.objectives.units import NGRAM_LENGTHS, SPAN_LENGTHS, choose, span_units, token_units, word_units
 from maskwright.objectives.words import Words, chinese_words, ordinary_ids
 
@@ -281,3 +282,15 @@ def test_units_of_words_need_word_ids():
     ids, may_mask = ragged()
     with pytest.raises(InputError, match="word_ids"):
         Corruption(MASK, torch.arange(FIRST, V), unit="span")(ids, may_mask, stream(0))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("{", "cannot be read as JSON"), ('["a"]', "one object"), ('{"a": "b"}', "one object")]
+)
+def test_a_thesaurus_that_is_none_says_so(tmp_path, text, message):
+    path = tmp_path / "thesaurus.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        read_thesaurus(path)
+    with pytest.raises(InputError, match="cannot be read"):
+        read_thesaurus(tmp_path / "none.json")

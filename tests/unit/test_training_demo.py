@@ -1,4 +1,4 @@
-"""The demo in miniature: all three runs, predictions, and where they were written."""
+"""The demo in miniature: all its runs, predictions, and where they were written."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from maskwright.training import demo
 from maskwright.training.demo import DemoSize, run_demo
 from maskwright.training.wordpiece import train_wordpiece
 
-SMALL = DemoSize(n_train=48, n_test=11, num_train_epochs=1, stock_steps=2, vocab_size=600)
+SMALL = DemoSize(n_train=48, n_test=11, minutes=0.01, num_train_epochs=1, stock_steps=2, vocab_size=600)
 
 
-def test_three_runs_and_predictions(tmp_path: Path) -> None:
+def test_all_runs_and_predictions(tmp_path: Path) -> None:
     lines: list[str] = []
     result = run_demo(tmp_path, SMALL, tell=lines.append)
-    assert len(lines) == 5
-    assert (result.packed.n_steps, result.dropped.n_steps, result.stock.n_steps) == (3, 3, 2)
+    assert len(lines) == 7
+    assert {name: run.objective for name, run in result.pretrained.items()} == {"mlm": "mlm", "mae": "mae"}
+    assert all(run.n_steps >= 1 and run.eval_loss > 0 for run in result.pretrained.values())
+    assert [run.n_steps for run in (result.packed, result.after_mae, result.dropped, result.stock)] == [3, 3, 3, 2]
     assert result.packed.n_tokens == result.dropped.n_tokens
     assert result.packed.padding_avoided > 0.2
     assert result.stock.padding_avoided == 0
@@ -31,7 +33,7 @@ def test_three_runs_and_predictions(tmp_path: Path) -> None:
 
 
 def test_the_stock_run_takes_the_very_batches_of_the_packed_one(tmp_path: Path) -> None:
-    result = run_demo(tmp_path, DemoSize(48, 11, 1, 3, 600), tell=lambda _: None)
+    result = run_demo(tmp_path, DemoSize(48, 11, 0.01, 1, 3, 600), tell=lambda _: None)
     assert result.stock.n_tokens == result.packed.n_tokens
     logs = [
         [json.loads(line) for line in (tmp_path / name / "metrics.jsonl").read_text("utf-8").splitlines()]
@@ -47,7 +49,10 @@ def test_the_verb_prints_a_table_or_json(
     monkeypatch.setattr(demo, "DemoSize", lambda: SMALL)
     assert main(["demo", "--output_dir", str(tmp_path / "a")]) == 0
     printed = capsys.readouterr().out
-    assert all(word in printed for word in ("packed", "DropToken 0.1", "not packed", "predictions.jsonl"))
+    assert all(
+        word in printed
+        for word in ("MLM, packed", "MAE, 75% removed", "DropToken 0.1", "not packed", "predictions.jsonl")
+    )
     options = verb.build_parser().parse_args(["--output_dir", str(tmp_path / "b"), "--json"])
     assert verb.run(options) == 0
     assert json.loads(capsys.readouterr().out)["packed"]["n_steps"] == 3

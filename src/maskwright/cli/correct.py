@@ -23,8 +23,9 @@ def build_parser() -> Parser:
     add = parser.add_argument
     add("model", metavar="MODEL", type=str, help="a masked language model: local folder or hub name")
     add("output", metavar="OUT", type=str, help="a new folder")
-    add("--rate", type=float, default=0.15, help="r: share of tokens that pretraining chose")
-    add("--shares", type=float, nargs=3, default=[0.8, 0.1, 0.1], help="a b c: became [MASK], stayed, became random")
+    own = "(default: the run's own, if maskwright pretrained it; else"
+    add("--rate", type=float, help=f"r: share of tokens that pretraining chose {own} 0.15)")
+    add("--shares", type=float, nargs=3, help=f"a b c: became [MASK], stayed, became random {own} 0.8 0.1 0.1)")
     add("--json", action="store_true", help="print the result as JSON on stdout, all else on stderr")
     return parser
 
@@ -34,8 +35,10 @@ def run(options: Namespace) -> int:
     with working():
         from maskwright.training.correct import correct_embeddings
 
-        done = correct_embeddings(options.model, options.output, rate=options.rate, shares=tuple(options.shares))
+        shares = None if options.shares is None else tuple(options.shares)
+        done = correct_embeddings(options.model, options.output, rate=options.rate, shares=shares)
     rows = {
+        "rate, shares": f"{done.rate:g}, {' '.join(f'{share:g}' for share in done.shares)}",
         "table": done.table,
         "rows changed": f"{done.changed:,}, moved by {done.moved:.4g} on average",
         "rows kept": f"{done.kept} of special tokens",

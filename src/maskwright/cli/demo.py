@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jsonargparse import Namespace
 from rich.console import Console
@@ -12,6 +13,9 @@ from rich.table import Table
 
 from maskwright.cli.options import Parser
 from maskwright.cli.terminal import working
+
+if TYPE_CHECKING:
+    from maskwright.training.demo import DemoResult
 
 
 def build_parser() -> Parser:
@@ -33,14 +37,49 @@ def run(options: Namespace) -> int:
         print(json.dumps(result.to_dict(), ensure_ascii=False))
         return 0
     console = Console()
-    table = Table(
-        "run",
-        title="25 topics of Chinese documentation, from scratch (real tokens, padding not counted)",
-        title_justify="left",
+    console.print(_pretraining(result))
+    console.print(_fine_tuning(result))
+    for sample in result.samples:
+        mark = "right" if sample["gold"] == sample["predicted"] else f"gold: {sample['gold']}"
+        console.print(
+            f"[bold]{escape(sample['predicted'])}[/bold] {sample['probability']:.0%} ({escape(mark)})  "
+            f"{escape(' '.join(sample['text'].split())[:40])}…"
+        )
+    console.print(
+        f"\nAll in {escape(result.folder)}/: tokenizer, pretrained-mlm, pretrained-mae, packed (models that "
+        "from_pretrained loads), packed-after-mae, packed-droptoken, stock, predictions.jsonl, demo.json"
     )
-    for name in ("accuracy", "tokens/s", "padding avoided", "speed", "time"):
+    return 0
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table("run", title=title, title_justify="left")
+    for name in columns:
         table.add_column(name, justify="right")
-    runs = {"packed": result.packed, "+ DropToken 0.1": result.dropped, "not packed": result.stock}
+    return table
+
+
+def _pretraining(result: DemoResult) -> Table:
+    table = _table("Pretraining, from random weights, equal time", "masked loss", "tokens/s", "steps", "time")
+    names = {"mlm": "MLM, 15% masked", "mae": "MAE, 75% removed"}
+    for objective, done in result.pretrained.items():
+        loss = "-" if done.eval_loss is None else f"{done.eval_loss:.2f}"
+        row = (loss, f"{done.tokens_per_s:,.0f}", f"{done.n_steps:,}", f"{done.train_s:.0f} s")
+        table.add_row(names[objective], *row)
+    return table
+
+
+def _fine_tuning(result: DemoResult) -> Table:
+    table = _table(
+        "Fine-tuning to 25 topics of Chinese documentation (real tokens, padding not counted)",
+        "accuracy",
+        "tokens/s",
+        "padding avoided",
+        "speed",
+        "time",
+    )
+    runs = {"MLM, packed": result.packed, "MAE, packed": result.after_mae}
+    runs |= {"MLM, DropToken 0.1": result.dropped, "MLM, not packed": result.stock}
     for name, done in runs.items():
         accuracy = done.metrics.get("test_accuracy")
         table.add_row(
@@ -51,15 +90,4 @@ def run(options: Namespace) -> int:
             f"{done.tokens_per_s / result.stock.tokens_per_s:.2f}x",
             f"{done.train_s:.0f} s",
         )
-    console.print(table)
-    for sample in result.samples:
-        mark = "right" if sample["gold"] == sample["predicted"] else f"gold: {sample['gold']}"
-        console.print(
-            f"[bold]{escape(sample['predicted'])}[/bold] {sample['probability']:.0%} ({escape(mark)})  "
-            f"{escape(' '.join(sample['text'].split())[:40])}…"
-        )
-    console.print(
-        f"\nAll in {escape(result.folder)}/: tokenizer, packed (a model that from_pretrained loads), packed-droptoken, "
-        "stock, predictions.jsonl, demo.json"
-    )
-    return 0
+    return table

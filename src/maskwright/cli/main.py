@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -12,6 +13,7 @@ from maskwright.cli.verbs import VERBS, Verb
 from maskwright.errors import InputError, MaskwrightError
 
 OK, FINDINGS, BAD_USE, INTERRUPTED = 0, 1, 2, 130
+_DISK = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,8 +32,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MaskwrightError as error:
         print(f"maskwright: error: {' '.join(str(error).split())}", file=sys.stderr)
         return BAD_USE
+    except OSError as error:
+        if error.errno not in _DISK:
+            raise
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"maskwright: error: {place}cannot be written: {error.strerror}", file=sys.stderr)
+        return BAD_USE
     except KeyboardInterrupt:
-        resume = "; the same command with --resume_from_checkpoint true goes on" if words[0] == "finetune" else ""
+        resumable = words[0] in {"finetune", "pretrain"}
+        resume = "; the same command with --resume_from_checkpoint true goes on" if resumable else ""
         print(f"\nmaskwright: stopped{resume}", file=sys.stderr)
         return INTERRUPTED
 

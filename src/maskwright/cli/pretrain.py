@@ -28,9 +28,10 @@ def run(options: Namespace) -> int:
         "steps": f"{result.n_steps:,}",
         "real tokens/s": f"{result.tokens_per_s:,.0f}",
         "time": f"{result.train_s:.1f} s",
-        "documents": f"{result.n_documents:,}",
-        "rows": count(result.n_rows),
+        "documents": "streamed, not counted" if result.n_documents is None else f"{result.n_documents:,}",
     }
+    if result.n_rows:
+        rows["rows"] = count(result.n_rows)
     if result.n_bad_lines:
         rows["lines left out"] = f"{result.n_bad_lines:,} (the first are named above)"
     rows["written to"] = f"{result.output_dir} (model, config.yaml, metrics.jsonl, README.md)"

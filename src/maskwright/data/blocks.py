@@ -1,16 +1,11 @@
-"""Documents to rows of token ids for pretraining: cut to a length, tokenised in parallel, cached."""
+"""Documents to rows of token ids for pretraining, cut to a length; and which documents are held out."""
 
 from __future__ import annotations
 
 import hashlib
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from datasets import Dataset, IterableDataset
-
-from maskwright.data.corpus import Corpus, Report
 from maskwright.errors import InputError
 
 if TYPE_CHECKING:
@@ -99,72 +94,3 @@ def held_out(text: str, share: float, seed: int = 0) -> bool:
     """
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8, key=seed.to_bytes(8, "little"))
     return int.from_bytes(digest.digest(), "little") < share * 2**64
-
-
-def encode_corpus(
-    corpus: Corpus,
-    blocks: Blocks,
-    *,
-    validation_share: float = 0.0,
-    seed: int = 0,
-    n_processes: int | None = None,
-    cache: Path | None = None,
-) -> tuple[Dataset, Dataset | None, Report]:
-    """(training rows, held-out rows or None, report), tokenised with progress shown and kept in datasets' cache.
-
-    The cache is found again while files (name, size, time), tokenizer and options are the same.
-
-    Raises:
-        InputError: no document at all, or a split without any.
-    """
-    report = Report()
-    if next(corpus.documents(), None) is None:
-        raise InputError("the corpus holds no document", "corpus")
-    stamps = tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in corpus.files)
-    rows = Dataset.from_generator(
-        _rows, gen_kwargs={"corpus": corpus, "stamps": stamps}, cache_dir=None if cache is None else str(cache)
-    )
-    bad = rows.filter(lambda row: row["bad"] is not None)
-    for where, reason in bad["bad"]:
-        report.add_bad(where, reason)
-    texts = rows.filter(lambda row: row["bad"] is None)
-    report.n_documents = len(texts)
-    tokenised = {}
-    for name, wanted in (("train", False), ("validation", True)):
-        part = texts.filter(lambda row, wanted=wanted: held_out(row["text"], validation_share, seed) is wanted)
-        if len(part):
-            tokenised[name] = part.map(
-                blocks, batched=True, remove_columns=part.column_names, num_proc=n_processes, desc=f"tokenising {name}"
-            )
-    if "train" not in tokenised:
-        raise InputError(f"all documents were held out by validation_share={validation_share}", "validation_share")
-    return tokenised["train"], tokenised.get("validation"), report
-
-
-def stream_corpus(
-    corpus: Corpus, blocks: Blocks, *, rank: int = 0, world_size: int = 1, validation_share: float = 0.0, seed: int = 0
-) -> IterableDataset:
-    """Rows as they are read, for a corpus that fits neither memory nor disk; each rank and worker has its own files."""
-    if len(corpus.files) < world_size:
-        raise InputError(
-            f"{len(corpus.files)} files cannot be shared among {world_size} processes: split them", "corpus"
-        )
-    files = list(corpus.files[rank::world_size])
-    stream = IterableDataset.from_generator(
-        _stream, gen_kwargs={"files": files, "corpus": (corpus,), "share": validation_share, "seed": seed}
-    )
-    return stream.map(blocks, batched=True, remove_columns=["text"])
-
-
-def _rows(corpus: Corpus, stamps: Any) -> Iterator[dict[str, Any]]:
-    report = Report(shown=sys.maxsize)
-    for text in corpus.documents(report):
-        yield {"text": text, "bad": None}
-    for where_reason in report.bad:
-        yield {"text": "", "bad": list(where_reason)}
-
-
-def _stream(files: list[Path], corpus: tuple[Corpus], share: float, seed: int) -> Iterator[dict[str, str]]:
-    for text in corpus[0].documents(files=files):
-        if not held_out(text, share, seed):
-            yield {"text": text}

@@ -7,16 +7,21 @@ import glob
 import gzip
 import io
 import json
+import logging
 import lzma
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal, get_args
+from typing import IO, Any, Literal, Protocol, get_args
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from datasets import Dataset, Features, IterableDataset, List, Value
 
 from maskwright.errors import InputError
+
+log = logging.getLogger(__name__)
 
 Boundary = Literal["blank_line", "line", "file"]
 
@@ -38,6 +43,16 @@ class Report:
         self.n_bad += 1
         if len(self.bad) < self.shown:
             self.bad.append((where, reason))
+
+
+class TextSource(Protocol):
+    """Where documents come from: files (`Corpus`) or a dataset (`maskwright.data.hub.HubCorpus`)."""
+
+    def table(self, cache: Path | None = None) -> Dataset:
+        """All of them: columns `text`, and `bad`: None, or (place, reason) of what could not be used."""
+
+    def stream(self) -> IterableDataset:
+        """Column `text`, read as it is asked for; what cannot be used is named in a warning."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +97,26 @@ class Corpus:
                 raise InputError(
                     f"cannot be read: {' '.join(str(error).split()) or type(error).__name__}", str(file)
                 ) from None
+
+    def table(self, cache: Path | None = None) -> Dataset:
+        """See `TextSource`; read again when a file's size or time has changed.
+
+        Raises:
+            InputError: no document.
+        """
+        if next(self.documents(), None) is None:
+            raise InputError("the corpus holds no document", "corpus")
+        stamps = tuple((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in self.files)
+        return Dataset.from_generator(
+            _rows,
+            features=Features({"text": Value("string"), "bad": List(Value("string"))}),
+            gen_kwargs={"corpus": self, "stamps": stamps},
+            cache_dir=None if cache is None else str(cache),
+        )
+
+    def stream(self) -> IterableDataset:
+        """See `TextSource`; a file is a shard."""
+        return IterableDataset.from_generator(_stream, gen_kwargs={"files": list(self.files), "corpus": (self,)})
 
     def _documents_of(self, file: Path, report: Report) -> Iterator[str]:
         kind = kind_of(file)
@@ -134,6 +169,24 @@ class Corpus:
                         yield text
                     else:
                         report.add_bad(f"{file}:{number}", f"no text in column '{self.text_column}'")
+
+
+def _rows(corpus: Corpus, stamps: Any) -> Iterator[dict[str, Any]]:
+    report = Report(shown=sys.maxsize)
+    for text in corpus.documents(report):
+        yield {"text": text, "bad": None}
+    for where_reason in report.bad:
+        yield {"text": "", "bad": list(where_reason)}
+
+
+def _stream(files: list[Path], corpus: tuple[Corpus]) -> Iterator[dict[str, str]]:
+    report = Report()
+    n_told = 0
+    for text in corpus[0].documents(report, files):
+        for where, reason in report.bad[n_told:]:
+            log.warning("%s: %s (left out)", where, reason)
+        n_told = len(report.bad)
+        yield {"text": text}
 
 
 def find_files(names: Sequence[str]) -> tuple[Path, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,10 +13,9 @@ from torch.utils.data import get_worker_info
 from maskwright.data.collate import PaddingCollator
 from maskwright.encoders.droptoken import IGNORED
 from maskwright.errors import InputError
+from maskwright.objectives.similar import Similar
 from maskwright.objectives.units import Unit, choose, units_of
 from maskwright.objectives.words import Segment, Words, ordinary_ids
-
-Similar = Callable[[tuple[int, ...], torch.Generator], Sequence[int] | None]
 
 
 class Shares(NamedTuple):
@@ -104,43 +103,6 @@ def _put_similar(
     return done
 
 
-def thesaurus(tokenizer: Any, entries: Mapping[str, Sequence[str]]) -> Similar:
-    """A `similar` from words and their near-synonyms; only those of as many tokens as the word can take its place."""
-    table: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
-    for word, others in entries.items():
-        key = tuple(tokenizer.convert_tokens_to_ids(tokenizer.tokenize(word)))
-        same = [tuple(tokenizer.convert_tokens_to_ids(tokenizer.tokenize(other))) for other in others]
-        table.setdefault(key, []).extend(ids for ids in same if len(ids) == len(key) and ids != key)
-
-    def similar(ids: tuple[int, ...], generator: torch.Generator) -> Sequence[int] | None:
-        known = table.get(ids)
-        return known[int(torch.randint(len(known), (), generator=generator))] if known else None
-
-    return similar
-
-
-def nearest(table: Tensor, allowed: Tensor, n: int = 10) -> Similar:
-    """A `similar` for single tokens: one of the `n` nearest by cosine in an embedding table `[V, D]`.
-
-    Args:
-        allowed: int64, the ids that may be given back (`ordinary_ids`).
-    """
-    unit_rows = torch.nn.functional.normalize(table.detach().float(), dim=1)
-    known: dict[int, Tensor] = {}
-
-    def similar(ids: tuple[int, ...], generator: torch.Generator) -> Sequence[int] | None:
-        if len(ids) > 1:
-            return None
-        (token,) = ids
-        if token not in known:
-            closeness = unit_rows[allowed] @ unit_rows[token]
-            closeness[allowed == token] = -2
-            known[token] = allowed[closeness.topk(min(n, len(allowed) - 1)).indices]
-        return [int(known[token][torch.randint(len(known[token]), (), generator=generator)])]
-
-    return similar
-
-
 class MaskedCorruption:
     """A data collator for masked language modelling: pads examples, chooses targets, corrupts them.
 
@@ -155,7 +117,7 @@ class MaskedCorruption:
         unit: "token", "whole_word", "span" or "ngram".
         exact: fix the number of targets in a row instead of drawing it.
         segment: Chinese word segmenter, as `maskwright.objectives.words.chinese_words()` gives.
-        similar: replaces by similar words instead of [MASK] (`thesaurus`, `nearest`).
+        similar: replaces by similar words instead of [MASK] (`maskwright.objectives.similar`).
         seed, rank: fix the draws.
         pad_to_multiple_of: as in transformers' collators.
 

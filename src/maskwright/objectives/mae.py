@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -13,9 +13,10 @@ from maskwright.core.layout import Layout, as_keep
 from maskwright.encoders.pack import encoder_of, pack, packed_states, unpack
 from maskwright.errors import InputError, UnsupportedModelError
 from maskwright.objectives.crossattention import CrossDecoder
+from maskwright.objectives.masklater import check_late, late_states
 from maskwright.objectives.mlm import CHUNK, target_loss
 
-Decoder = Literal["layers", "cross_attention"]
+Decoder = Literal["layers", "cross_attention", "mask_later"]
 Implementation = Literal["packed", "columns"]
 
 
@@ -28,7 +29,8 @@ class MaskedAutoencoder(nn.Module):
     Args:
         model: a transformers masked-LM model of a family that packs exactly.
         decoder: "layers", self-attention layers of the model's own family over all tokens; or "cross_attention",
-            from the hidden tokens that are predicted to the visible ones, which costs far less.
+            from the hidden tokens that are predicted to the visible ones, which costs far less; or "mask_later", no
+            decoder: [MASK] enters the encoder itself before its last `n_layers` layers.
         n_layers: of the decoder.
         implementation: "packed" removes hidden tokens; "columns" computes them too, and masks their columns in the
             attention of every layer: the same numbers for more work, as a reference.
@@ -36,7 +38,7 @@ class MaskedAutoencoder(nn.Module):
 
     Raises:
         UnsupportedModelError: the model's family cannot be packed exactly, or it has no masked-LM head.
-        InputError: an unknown decoder or implementation, or less than one layer.
+        InputError: an unknown decoder or implementation, less than one layer, or all of them for "mask_later".
 
     Example:
         >>> import torch
@@ -48,7 +50,8 @@ class MaskedAutoencoder(nn.Module):
         >>> n_targets
         tensor(2)
 
-    Source: He et al. 2022, Masked Autoencoders; for text, MAE seen as Dropout on attention columns.
+    Source: He et al. 2022, Masked Autoencoders; for text, MAE seen as Dropout on attention columns; Liao et al. 2022,
+    Mask More and Mask Later.
     """
 
     def __init__(
@@ -61,8 +64,8 @@ class MaskedAutoencoder(nn.Module):
         chunk: int | None = CHUNK,
     ) -> None:
         super().__init__()
-        if decoder not in ("layers", "cross_attention"):
-            raise InputError(f"must be 'layers' or 'cross_attention', got {decoder!r}", "decoder")
+        if decoder not in get_args(Decoder):
+            raise InputError(f"must be one of {', '.join(get_args(Decoder))}, got {decoder!r}", "decoder")
         if implementation not in ("packed", "columns"):
             raise InputError(f"must be 'packed' or 'columns', got {implementation!r}", "implementation")
         if n_layers < 1:
@@ -71,14 +74,20 @@ class MaskedAutoencoder(nn.Module):
             raise UnsupportedModelError(f"{type(model).__name__} has no vocabulary head: use AutoModelForMaskedLM")
         self.model, self.implementation, self.chunk = pack(model), implementation, chunk
         config, width = model.config, encoder_of(model)[1].get_input_embeddings().weight.shape[1]
-        width = getattr(config, "hidden_size", width)
+        if decoder != "mask_later":  # there it is an embedding like any other, else a state
+            width = getattr(config, "hidden_size", width)
+        elif implementation == "columns":
+            raise InputError("is not there for decoder='mask_later'", "implementation")
         self.mask = nn.Parameter(torch.zeros(width))
         nn.init.normal_(self.mask, std=getattr(config, "initializer_range", 0.02))
-        self.decoder: nn.Module
+        self.n_late = n_layers if decoder == "mask_later" else 0
+        self.decoder: nn.Module | None = None
         if decoder == "layers":
             self.decoder = pack(_layers_like(model, n_layers))
-        else:
+        elif decoder == "cross_attention":
             self.decoder = CrossDecoder.like(config, n_layers)
+        else:
+            check_late(model, n_layers)
 
     def forward(
         self,
@@ -102,11 +111,15 @@ class MaskedAutoencoder(nn.Module):
         wanted = keep & hidden if targets is None else keep & hidden & targets
         if not bool(wanted.any()):
             raise InputError("no hidden token to predict", "hidden")
-        states, visible = self.encode(input_ids, keep & ~hidden, **inputs)
-        if isinstance(self.decoder, CrossDecoder):
-            predicted = self.decoder(self.mask, states, visible, Layout.from_mask(wanted, empty="zero"))
+        if self.decoder is None:
+            states, layout = late_states(self.model, self.n_late, self.mask, input_ids, keep, keep & hidden, **inputs)
+            predicted = _at(states, layout, wanted)
         else:
-            predicted = self._through_layers(states, visible, keep, wanted)
+            states, visible = self.encode(input_ids, keep & ~hidden, **inputs)
+            if isinstance(self.decoder, CrossDecoder):
+                predicted = self.decoder(self.mask, states, visible, Layout.from_mask(wanted, empty="zero"))
+            else:
+                predicted = _at(*self._through_layers(self.decoder, states, visible, keep), wanted)
         labels = input_ids[wanted]
         return target_loss(self.model, predicted, labels, self.chunk), labels.new_tensor(len(labels))
 
@@ -127,11 +140,17 @@ class MaskedAutoencoder(nn.Module):
             pack(self.model)
         return states
 
-    def _through_layers(self, states: Tensor, visible: Layout, keep: Tensor, wanted: Tensor) -> Tensor:
-        """Visible states and mask embeddings in their places, through the decoder; those of targets, `[N, D]`."""
+    def _through_layers(
+        self, decoder: nn.Module, states: Tensor, visible: Layout, keep: Tensor
+    ) -> tuple[Tensor, Layout]:
+        """Visible states and mask embeddings in their places, through the decoder: `[T, D]` and their Layout."""
         slots = self.mask.to(states.dtype).expand(keep.numel(), -1).index_copy(0, visible.index, states)
-        out, layout = packed_states(self.decoder, inputs_embeds=slots.view(*keep.shape, -1), attention_mask=keep)
-        return out.index_select(0, layout.pack(wanted).nonzero().squeeze(1))
+        return packed_states(decoder, inputs_embeds=slots.view(*keep.shape, -1), attention_mask=keep)
+
+
+def _at(states: Tensor, layout: Layout, wanted: Tensor) -> Tensor:
+    """Those of packed states `[T, D]` that bool `[B, L]` names, `[N, D]`."""
+    return states.index_select(0, layout.pack(wanted).nonzero().squeeze(1))
 
 
 def _layers_like(model: PreTrainedModel, n_layers: int) -> PreTrainedModel:

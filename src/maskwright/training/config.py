@@ -47,7 +47,45 @@ class TextOptions:
 
 
 @dataclass(kw_only=True)
-class FinetuneConfig(TextOptions):
+class RunOptions:
+    """Where a run goes, what it starts from, and what its optimizer does: the same for every kind of training."""
+
+    output_dir: str = option("run", "the run directory: final model, checkpoints, metrics, resolved config")
+    overwrite_output_dir: bool = option(False, "start afresh in an output_dir that already holds a run")
+    resume_from_checkpoint: bool | str = option(False, "true: go on from the last whole checkpoint; or a path")
+
+    model: str | None = option(None, "checkpoint to start from: a local folder or a hub name")
+    from_config: str | None = option(None, "start at random from a config.json, or a model type such as bert")
+    config_overrides: dict[str, Any] = option({}, "values to change in the model's configuration")
+    tokenizer: str | None = option(None, "tokenizer folder or hub name (default: the model's)")
+
+    gradient_accumulation_steps: int = option(1, "batches summed into one optimizer step")
+    max_steps: int = option(-1, "optimizer steps in all; overrides num_train_epochs if positive")
+    lr_scheduler_type: str = option(
+        "linear", "schedule, by transformers' name: linear, cosine, warmup_stable_decay, ..."
+    )
+    lr_scheduler_kwargs: dict[str, Any] = option({}, "options of the schedule, e.g. {num_decay_steps: 1000}")
+    weight_decay: float = option(0.01, "decay of all weights but biases and norms")
+    max_grad_norm: float = option(1.0, "gradient norm above which gradients are scaled down")
+    optim: str = option("adamw_torch_fused", "optimizer, by transformers' name")
+    bf16: bool = option(False, "compute in bfloat16 (weights stay float32)")
+    activation_checkpointing: bool = option(False, "recompute activations in the backward pass to save memory")
+    seed: int = option(42, "seed of every random choice")
+    save_total_limit: int | None = option(1, "checkpoints kept, besides the best")
+    logging_steps: int = option(50, "steps between logged losses")
+    report_to: list[str] = option(["tensorboard"], "loggers, e.g. tensorboard, wandb; [] for none")
+    training_arguments: dict[str, Any] = option({}, "any further TrainingArguments, by name")
+
+    def check_run_options(self) -> None:
+        """Raises: InputError, unless there is exactly one start, with a tokenizer."""
+        if (self.model is None) == (self.from_config is None):
+            raise InputError("name either a model, or from_config for a random start", where="model")
+        if self.from_config and not self.tokenizer:
+            raise InputError("a random start needs a tokenizer: tokenizer=FOLDER", where="tokenizer")
+
+
+@dataclass(kw_only=True)
+class FinetuneConfig(TextOptions, RunOptions):
     """One fine-tuning run.
 
     Units: `max_length` and `max_tokens_per_batch` count tokens; rates lie in [0, 1); `eval_steps` and the like count
@@ -60,15 +98,6 @@ class FinetuneConfig(TextOptions):
         >>> FinetuneConfig(model="my/encoder", task="tnews", data="tnews_public.zip", output_dir="run").drop_rate
         0.0
     """
-
-    output_dir: str = option("run", "the run directory: final model, checkpoints, metrics, resolved config")
-    overwrite_output_dir: bool = option(False, "start afresh in an output_dir that already holds a run")
-    resume_from_checkpoint: bool | str = option(False, "true: go on from the last whole checkpoint; or a path")
-
-    model: str | None = option(None, "encoder to fine-tune: a local folder or a hub name")
-    from_config: str | None = option(None, "start at random from a config.json, or a model type such as bert")
-    config_overrides: dict[str, Any] = option({}, "values to change in the model's configuration")
-    tokenizer: str | None = option(None, "tokenizer folder or hub name (default: the model's)")
 
     train_file: str | None = option(None, "training examples: JSONL, CSV, TSV or Parquet")
     validation_file: str | None = option(None, "held-out examples, evaluated while training")
@@ -83,38 +112,22 @@ class FinetuneConfig(TextOptions):
 
     per_device_train_batch_size: int = option(32, "rows a step and device, without a token budget")
     per_device_eval_batch_size: int = option(64, "rows a step and device in evaluation")
-    gradient_accumulation_steps: int = option(1, "batches summed into one optimizer step")
     num_train_epochs: float = option(3.0, "passes over the training examples")
-    max_steps: int = option(-1, "optimizer steps in all; overrides num_train_epochs if positive")
     learning_rate: float = option(3e-5, "peak learning rate")
-    lr_scheduler_type: str = option("linear", "schedule, by transformers' name")
     warmup_steps: float = option(0.1, "steps of linear warm-up, or below 1 their share of all steps")
-    weight_decay: float = option(0.01, "decay of all weights but biases and norms")
-    max_grad_norm: float = option(1.0, "gradient norm above which gradients are scaled down")
     label_smoothing_factor: float = option(0.0, "share of probability spread over all classes")
-    optim: str = option("adamw_torch_fused", "optimizer, by transformers' name")
-    bf16: bool = option(False, "compute in bfloat16 (weights stay float32)")
-    activation_checkpointing: bool = option(False, "recompute activations in the backward pass to save memory")
-    seed: int = option(42, "seed of every random choice")
 
     eval_strategy: Interval = option("epoch", "when to evaluate")
     eval_steps: int | None = option(None, "steps between evaluations, with eval_strategy=steps")
     save_strategy: Interval = option("epoch", "when to write a checkpoint")
     save_steps: int = option(500, "steps between checkpoints, with save_strategy=steps")
-    save_total_limit: int | None = option(1, "checkpoints kept, besides the best")
-    logging_steps: int = option(50, "steps between logged losses")
     load_best_model_at_end: bool = option(True, "give back the best evaluated weights, not the last")
     metric_for_best_model: str | None = option(None, "what 'best' means (default: the task's first metric)")
     early_stopping_patience: int | None = option(None, "stop after so many evaluations without a better one")
-    report_to: list[str] = option(["tensorboard"], "loggers, e.g. tensorboard, wandb; [] for none")
-    training_arguments: dict[str, Any] = option({}, "any further TrainingArguments, by name")
 
     def __post_init__(self) -> None:
         self.check_text_options("a train_file", has_files=self.train_file is not None)
-        if (self.model is None) == (self.from_config is None):
-            raise InputError("name either a model, or from_config for a random start", where="model")
-        if self.from_config and not self.tokenizer:
-            raise InputError("a random start needs a tokenizer: tokenizer=FOLDER", where="tokenizer")
+        self.check_run_options()
         if not 0 <= self.drop_rate < 1:
             raise InputError(f"must be in [0, 1), got {self.drop_rate}", where="drop_rate")
         if self.drop_rate and not self.packed:

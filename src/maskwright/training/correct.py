@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import transformers
+import yaml
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -44,7 +45,11 @@ class Correction:
 
 
 def correct_embeddings(
-    model: str | Path, output: str | Path, *, rate: float = 0.15, shares: tuple[float, float, float] = BERT_SHARES
+    model: str | Path,
+    output: str | Path,
+    *,
+    rate: float | None = None,
+    shares: tuple[float, float, float] | None = None,
 ) -> Correction:
     """Copy a masked language model's folder, its input embeddings replaced by what pretraining saw on average.
 
@@ -55,11 +60,14 @@ def correct_embeddings(
     Args:
         model: a local folder or hub name.
         output: a new folder.
-        rate: r, the share of tokens that pretraining chose.
-        shares: (a, b, c): of the chosen tokens, the shares that became [MASK], stayed, became a random token.
+        rate: r, the share of tokens that pretraining chose. By default what the folder's own `config.yaml` says, if
+            `maskwright pretrain` wrote it (the mean, if it changed); else 0.15.
+        shares: (a, b, c): of the chosen tokens, the shares that became [MASK], stayed, became a random token. By
+            default the run's own; else BERT's, (0.8, 0.1, 0.1).
 
     Raises:
-        InputError: no safetensors, no [MASK] token, a table that is not found, or an output folder that is not empty.
+        InputError: no safetensors, no [MASK] token, a table that is not found, an output folder that is not empty, or
+            a run that put no [MASK] in its encoder's input and so leaves nothing to correct.
 
     Example:
         >>> import tempfile, torch
@@ -81,6 +89,8 @@ def correct_embeddings(
     tokenizer = load_tokenizer(str(source))
     if tokenizer.mask_token_id is None:
         raise InputError(f"{model} has no [MASK] token, so its embeddings were never mixed with one", "model")
+    own_rate, own_shares = _pretraining_of(source) if rate is None or shares is None else (0.0, BERT_SHARES)
+    rate, shares = own_rate if rate is None else rate, own_shares if shares is None else shares
     config = AutoConfig.from_pretrained(source)
     shards = _shards(source)
     table_names, head_name, aliases = _names(config)
@@ -115,6 +125,20 @@ def correct_embeddings(
 def _folder(name: str) -> Path:
     folder = Path(name).expanduser()
     return folder if folder.is_dir() else download(name)
+
+
+def _pretraining_of(source: Path) -> tuple[float, Shares]:
+    """Rate and shares of a folder that `maskwright pretrain` wrote; BERT's for any other."""
+    path = source / "config.yaml"
+    run = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
+    if not isinstance(run, dict) or "objective" not in run:
+        return 0.15, BERT_SHARES
+    if run["objective"] != "mlm":
+        raise InputError(f"was pretrained by {run['objective']}: its encoder never saw [MASK]", str(source))
+    if run["thesaurus"] is not None or run["nearest"] is not None:
+        raise InputError("was pretrained with similar words in the place of [MASK]: nothing to correct", str(source))
+    final = run["rate"] if run["final_rate"] is None else run["final_rate"]
+    return (run["rate"] + final) / 2, Shares(*run["shares"])
 
 
 def _shards(source: Path) -> dict[str, str]:

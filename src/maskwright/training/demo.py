@@ -1,7 +1,8 @@
-"""The main job in small: a tokenizer, three short trainings on the bundled sample, predictions, and what they cost."""
+"""The main job in small: a tokenizer, two pretrainings, fine-tuning on the bundled sample, predictions, the cost."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from maskwright.training.finetune import FinetuneResult, run_finetune
 from maskwright.training.metrics import probabilities
 from maskwright.training.models import load_fine_tuned, load_tokenizer
 from maskwright.training.predict import label_names, predict_logits, write_predictions
+from maskwright.training.pretrain.config import Objective, PretrainConfig
+from maskwright.training.pretrain.run import PretrainResult, run_pretrain
 from maskwright.training.runs import write_json
 from maskwright.training.texts import TEST, TRAIN, draw
 from maskwright.training.wordpiece import SPECIAL_TOKENS, train_wordpiece
@@ -40,11 +43,12 @@ _LENGTH = 256
 
 @dataclass(frozen=True, slots=True)
 class DemoSize:
-    """How much work the demo is: training examples, passes over them, and steps of the stock run."""
+    """How much work the demo is: examples, minutes of each pretraining, epochs of fine-tuning, stock steps."""
 
     n_train: int = 6000
     n_test: int = 1000
-    num_train_epochs: float = 2
+    minutes: float = 1.0
+    num_train_epochs: float = 1
     stock_steps: int = 40
     vocab_size: int = 8000
 
@@ -57,7 +61,9 @@ class DemoResult:
     """
 
     folder: str
+    pretrained: dict[str, PretrainResult]
     packed: FinetuneResult
+    after_mae: FinetuneResult
     dropped: FinetuneResult
     stock: FinetuneResult
     samples: list[dict[str, Any]]
@@ -73,44 +79,75 @@ class DemoResult:
 
 
 def run_demo(folder: Path, size: DemoSize | None = None, tell: Callable[[str], None] = print) -> DemoResult:
-    """Train a tokenizer and three models on the bundled sample; everything lands in `folder`.
+    """Train a tokenizer, pretrain two encoders and fine-tune them on the bundled sample; all lands in `folder`.
 
-    The stock run has the very batches of the packed one, padded and computed as transformers does, for as many steps
-    as it takes to measure its speed.
+    The stock run has the very start and batches of the packed one, padded and computed as transformers does, for as
+    many steps as it takes to measure its speed.
 
     Args:
-        folder: where `tokenizer/`, the three run directories and predictions go.
+        folder: where `tokenizer/`, the run directories and predictions go.
         size: how much work.
         tell: takes a line a stage.
     """
     size = size or DemoSize()
     data = load_sample()
     data.splits = {TRAIN: draw(data.splits[TRAIN], size.n_train), TEST: draw(data.splits[TEST], size.n_test)}
-    tell(f"1/5 tokenizer: WordPiece from {len(data.splits[TRAIN]):,} paragraphs")
+    tell(f"1/7 tokenizer: WordPiece from {len(data.splits[TRAIN]):,} paragraphs")
     tokenizer = train_wordpiece((example.text for example in data.splits[TRAIN]), size.vocab_size, _LENGTH)
     tokenizer.save_pretrained(folder / "tokenizer")
 
-    tell(f"2/5 fine-tuning from scratch, packed: {data.n_labels} topics")
-    packed = run_finetune(_config(folder, "packed", size), data)
-    tell("3/5 the same with DropToken: a tenth of the tokens left out of every step")
-    dropped = run_finetune(_config(folder, "packed-droptoken", size, drop_rate=0.1), data)
-    tell(f"4/5 the same job unpacked, its first {size.stock_steps} steps")
-    stock_config = _config(folder, "stock", size, packed=False)
+    tell(f"2/7 pretraining on its text, {size.minutes:g} min: masked language modelling, 15% masked")
+    mlm = run_pretrain(_pretraining(folder, "mlm", size, data.splits[TRAIN]))
+    tell(f"3/7 the same time for a masked autoencoder: 75% of the tokens removed, {size.minutes:g} min")
+    mae = run_pretrain(_pretraining(folder, "mae", size, data.splits[TRAIN]))
+
+    tell(f"4/7 fine-tuning what the MLM left, packed: {data.n_labels} topics")
+    packed = run_finetune(_config(folder, "packed", size, "mlm"), data)
+    tell("5/7 the same from what the MAE left; and from the MLM with DropToken, a tenth of the tokens left out")
+    after_mae = run_finetune(_config(folder, "packed-after-mae", size, "mae"), data)
+    dropped = run_finetune(_config(folder, "packed-droptoken", size, "mlm", drop_rate=0.1), data)
+    tell(f"6/7 the same job unpacked, its first {size.stock_steps} steps")
+    stock_config = _config(folder, "stock", size, "mlm", packed=False)
     no_test = TaskData(data.name, data.problem, {TRAIN: data.splits[TRAIN]}, data.labels, metrics=data.metrics)
     stock = run_finetune(stock_config, no_test, callbacks=[_StopAfter(size.stock_steps)])
 
-    tell("5/5 predicting held-out paragraphs")
+    tell("7/7 predicting held-out paragraphs")
     samples = _predict(folder, data, data.splits[TEST])
-    result = DemoResult(str(folder), packed, dropped, stock, samples)
+    result = DemoResult(str(folder), {"mlm": mlm, "mae": mae}, packed, after_mae, dropped, stock, samples)
     write_json(folder / "demo.json", result.to_dict())
     return result
 
 
-def _config(folder: Path, name: str, size: DemoSize, **changes: Any) -> FinetuneConfig:
-    return FinetuneConfig(
+def _pretraining(folder: Path, objective: Objective, size: DemoSize, examples: list[Example]) -> PretrainConfig:
+    corpus = folder / "corpus.jsonl"
+    lines = (json.dumps({"text": example.text}, ensure_ascii=False) + "\n" for example in examples)
+    corpus.write_text("".join(lines), encoding="utf-8")
+    return PretrainConfig(
+        objective=objective,
+        corpus=[str(corpus)],
         from_config="modernbert",
         config_overrides=_MODEL,
         tokenizer=str(folder / "tokenizer"),
+        output_dir=str(folder / f"pretrained-{objective}"),
+        overwrite_output_dir=True,
+        cache_dir=str(folder / "cache"),
+        validation_share=0.05,
+        max_length=_LENGTH,
+        max_tokens_per_batch=2048,
+        learning_rate=2e-3,
+        lr_scheduler_type="constant_with_warmup",
+        warmup_steps=20,
+        max_minutes=size.minutes,
+        num_train_epochs=100,
+        eval_steps=10**6,
+        save_steps=10**6,
+    )
+
+
+def _config(folder: Path, name: str, size: DemoSize, start: Objective, **changes: Any) -> FinetuneConfig:
+    return FinetuneConfig(
+        model=str(folder / f"pretrained-{start}"),
+        config_overrides=_MODEL,
         train_file="the bundled docs_topic sample",
         output_dir=str(folder / name),
         overwrite_output_dir=True,

@@ -7,12 +7,15 @@ import logging
 import platform
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import yaml
+from safetensors import SafetensorError
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from maskwright.errors import InputError
@@ -68,6 +71,30 @@ def _is_whole(checkpoint: Path) -> bool:
     except (OSError, ValueError):
         return False
     return True
+
+
+@contextmanager
+def whole_or_nothing(checkpoint: Path) -> Iterator[None]:
+    """Write a checkpoint; where that fails, remove what there is of it and say what to do.
+
+    Raises:
+        InputError: the disk is full, or cannot be written for another reason.
+    """
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "PytorchStreamWriter" not in str(error):
+            raise
+        shutil.rmtree(checkpoint, ignore_errors=True)
+        last = last_whole_checkpoint(checkpoint.parent)
+        kept = "no earlier checkpoint is there" if last is None else f"{last.name} is whole"
+        free = shutil.disk_usage(checkpoint.parent).free / 2**20
+        reason = " ".join(str(error).split()).split(" Exception raised")[0]
+        raise InputError(
+            f"cannot be written ({reason}; {free:,.0f} MiB are free); {kept}. Make room, then go on with "
+            "resume_from_checkpoint=true",
+            str(checkpoint),
+        ) from error
 
 
 def write_config(folder: Path, config: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from maskwright.data.budget import TokenBudgetBatches
 from maskwright.encoders.pack import packing_of
 from maskwright.errors import InputError
 from maskwright.training.loss import StepLoss
+from maskwright.training.runs import whole_or_nothing
 
 
 @dataclass(slots=True)
@@ -117,6 +119,10 @@ class PackedTrainer(Trainer):
             self.throughput.n_tokens += int(keep.sum())
             self.throughput.n_slots += keep.numel()
         return super().training_step(model, inputs, num_items_in_batch)
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        with whole_or_nothing(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"):
+            super()._save_checkpoint(model, trial)
 
     def _seed_micro_step(self) -> None:
         step, micro = self._micro_step

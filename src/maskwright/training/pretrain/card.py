@@ -17,6 +17,7 @@ def write_card(folder: Path, config: PretrainConfig, result: dict[str, Any]) -> 
     else:
         how = f"masked autoencoding, {rates} of the tokens hidden, {config.decoder} decoder of {config.decoder_layers}"
     loss = "none held out" if result["eval_loss"] is None else f"{result['eval_loss']:.4f}"
+    documents = "streamed" if result["n_documents"] is None else result["n_documents"]
     card = f"""---
 library_name: transformers
 pipeline_tag: fill-mask
@@ -27,7 +28,7 @@ Pretrained with maskwright from {source}: {how}.
 
 | | |
 |---|---|
-| documents | {result["n_documents"]} |
+| documents | {documents} |
 | rows | {", ".join(f"{name} {n}" for name, n in result["n_rows"].items())} |
 | steps | {result["n_steps"]} |
 | real tokens | {result["n_tokens"]} |

@@ -4,19 +4,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from maskwright.errors import InputError
-from maskwright.training.config import option
+from maskwright.training.config import RunOptions, option
 
 Objective = Literal["mlm", "mae"]
 Unit = Literal["token", "whole_word", "span", "ngram"]
 Boundary = Literal["blank_line", "line", "file"]
-Decoder = Literal["layers", "cross_attention"]
+Decoder = Literal["layers", "cross_attention", "mask_later"]
 
 
 @dataclass(kw_only=True)
-class PretrainConfig:
+class PretrainConfig(RunOptions):
     """One pretraining run.
 
     Units: lengths and budgets count tokens; rates lie in (0, 1]; steps are optimizer steps.
@@ -29,9 +29,6 @@ class PretrainConfig:
         0.75
     """
 
-    output_dir: str = option("run", "the run directory: final model, checkpoints, metrics, resolved config")
-    overwrite_output_dir: bool = option(False, "start afresh in an output_dir that already holds a run")
-    resume_from_checkpoint: bool | str = option(False, "true: go on from the last whole checkpoint; or a path")
     allow_changes: bool = option(False, "go on even though options differ from the run's own")
 
     objective: Objective = option(
@@ -42,14 +39,25 @@ class PretrainConfig:
     shares: list[float] = option([0.8, 0.1, 0.1], "of masked tokens: become [MASK], stay, random (mlm)", many=True)
     unit: Unit = option("token", "what is masked together")
     chinese_words: bool = option(False, "whole words of Chinese by jieba, for unit=whole_word, span or ngram")
-    decoder: Decoder = option("cross_attention", "mae: what predicts hidden tokens from visible ones")
+    thesaurus: str | None = option(None, "JSON of {word: [similar words]} that take the place of [MASK] (MacBERT; mlm)")
+    nearest: int | None = option(None, "one of so many nearest tokens of `model` takes the place of [MASK] (mlm)")
+    decoder: Decoder = option(
+        "cross_attention",
+        "mae: what predicts hidden tokens; layers: new ones over all tokens; cross_attention: new ones from hidden to "
+        "visible tokens; mask_later: the encoder's own last ones, which [MASK] enters",
+    )
     decoder_layers: int = option(1, "mae: layers of the decoder")
     target_share: float = option(0.2, "mae: share of the hidden tokens that are predicted")
 
     corpus: list[str] = option(
         [], "text, JSONL or Parquet: files, globs, folders; plain, .gz, .xz, .bz2 or .zst", many=True
     )
-    text_column: str = option("text", "column of the text, in JSONL and Parquet")
+    dataset_name: str | None = option(None, "instead of a corpus: a hub dataset, or a folder that `datasets` loads")
+    dataset_config_name: str | None = option(None, "which of the dataset's configurations")
+    dataset_split: str = option("train", "which of the dataset's splits")
+    streaming: bool = option(False, "read text while training, for what fits neither memory nor disk; needs max_steps")
+    shuffle_buffer: int = option(10000, "streaming: rows that are read ahead, and batches drawn from")
+    text_column: str = option("text", "column of the text, in JSONL, Parquet and datasets")
     boundary: Boundary = option("blank_line", "where documents of plain text end")
     cross_documents: bool = option(False, "join documents to full rows instead of ending a row with its document")
     max_length: int = option(128, "longest row in tokens, special tokens included")
@@ -58,45 +66,23 @@ class PretrainConfig:
     n_processes: int | None = option(None, "processes that tokenise (default: one, with the tokenizer's own threads)")
     cache_dir: str | None = option(None, "where tokenised rows are kept (default: datasets' cache)")
 
-    model: str | None = option(None, "masked-LM checkpoint to go on from: a local folder or a hub name")
-    from_config: str | None = option(None, "start at random from a config.json, or a model type such as bert")
-    config_overrides: dict[str, Any] = option({}, "values to change in the model's configuration")
-    tokenizer: str | None = option(None, "tokenizer folder or hub name (default: the model's)")
-
     max_tokens_per_batch: int = option(8192, "real tokens of a batch and device")
-    gradient_accumulation_steps: int = option(1, "batches summed into one optimizer step")
     num_train_epochs: float = option(1.0, "passes over the corpus")
-    max_steps: int = option(-1, "optimizer steps in all; overrides num_train_epochs if positive")
     max_minutes: float | None = option(None, "stop after so many minutes of training (the schedule is cut short)")
     learning_rate: float = option(1e-4, "peak learning rate")
-    lr_scheduler_type: str = option(
-        "linear", "schedule, by transformers' name: linear, cosine, warmup_stable_decay, ..."
-    )
-    lr_scheduler_kwargs: dict[str, Any] = option({}, "options of the schedule, e.g. {num_decay_steps: 1000}")
     warmup_steps: float = option(0.05, "steps of linear warm-up, or below 1 their share of all steps")
-    weight_decay: float = option(0.01, "decay of all weights but biases and norms")
     adam_beta2: float = option(0.98, "decay of the second moment")
-    max_grad_norm: float = option(1.0, "gradient norm above which gradients are scaled down")
-    optim: str = option("adamw_torch_fused", "optimizer, by transformers' name")
-    bf16: bool = option(False, "compute in bfloat16 (weights stay float32)")
-    activation_checkpointing: bool = option(False, "recompute activations in the backward pass to save memory")
     head_chunk: int = option(1024, "targets whose logits are held at once")
-    seed: int = option(42, "seed of every random choice")
 
     eval_steps: int = option(500, "steps between evaluations of the masked loss, at a rate of 0.15")
     save_steps: int = option(1000, "steps between checkpoints")
-    save_total_limit: int | None = option(1, "checkpoints kept")
-    logging_steps: int = option(50, "steps between logged losses")
-    report_to: list[str] = option(["tensorboard"], "loggers, e.g. tensorboard, wandb; [] for none")
-    training_arguments: dict[str, Any] = option({}, "any further TrainingArguments, by name")
 
     def __post_init__(self) -> None:
-        if not self.corpus:
-            raise InputError("name files, globs or folders of text", where="corpus")
-        if (self.model is None) == (self.from_config is None):
-            raise InputError("name either a model, or from_config for a random start", where="model")
-        if self.from_config and not self.tokenizer:
-            raise InputError("a random start needs a tokenizer: tokenizer=FOLDER", where="tokenizer")
+        if bool(self.corpus) == (self.dataset_name is not None):
+            raise InputError("name files, globs or folders of text, or else a dataset_name", where="corpus")
+        self.check_run_options()
+        self._check_streaming()
+        self._check_replacement()
         if self.rate is None:
             self.rate = 0.15 if self.objective == "mlm" else 0.75
         for name in ("rate", "final_rate", "target_share"):
@@ -109,6 +95,25 @@ class PretrainConfig:
             raise InputError("words matter only for unit=whole_word, span or ngram", where="chinese_words")
         if not 0 <= self.validation_share < 1:
             raise InputError(f"must be in [0, 1), got {self.validation_share}", where="validation_share")
+
+    def _check_streaming(self) -> None:
+        if self.streaming and self.max_steps < 1:
+            raise InputError("streaming never comes to an end by itself: set max_steps", where="max_steps")
+        if self.streaming and self.cross_documents:
+            raise InputError("streamed rows end with their document; leave it off", where="cross_documents")
+        if self.shuffle_buffer < 1:
+            raise InputError(f"must be 1 or more, got {self.shuffle_buffer}", where="shuffle_buffer")
+
+    def _check_replacement(self) -> None:
+        chosen = [name for name in ("thesaurus", "nearest") if getattr(self, name) is not None]
+        if chosen and self.objective != "mlm":
+            raise InputError("replaces [MASK], which only objective=mlm uses", where=chosen[0])
+        if len(chosen) == 2:
+            raise InputError("choose one of thesaurus and nearest", where="nearest")
+        if self.nearest is not None and (self.model is None or self.unit != "token"):
+            raise InputError("nearest tokens need trained embeddings (model=...) and unit=token", where="nearest")
+        if self.nearest is not None and self.nearest < 1:
+            raise InputError(f"must be 1 or more, got {self.nearest}", where="nearest")
 
     def rate_at(self, progress: float) -> float:
         """The rate when `progress` (0 to 1) of all steps are done."""

@@ -11,14 +11,13 @@ from typing import Any
 
 import torch
 import yaml
-from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainingArguments, set_seed
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, TrainingArguments, set_seed
 
-from maskwright.data.blocks import Blocks, encode_corpus
-from maskwright.data.corpus import Corpus, find_files
 from maskwright.errors import InputError
 from maskwright.objectives.corruption import Corruption, Shares
 from maskwright.objectives.mae import MaskedAutoencoder
-from maskwright.objectives.words import Words, chinese_words, ordinary_ids
+from maskwright.objectives.similar import Similar, nearest, read_thesaurus, thesaurus
+from maskwright.objectives.words import ordinary_ids
 from maskwright.training import runs
 from maskwright.training.arguments import new_arguments, shared_arguments
 from maskwright.training.models import load_tokenizer, new_masked_lm, resolve_max_length
@@ -28,6 +27,7 @@ from maskwright.training.pretrain.config import PretrainConfig
 from maskwright.training.pretrain.draws import Draw, HiddenDraw, MaskedDraw
 from maskwright.training.pretrain.objective import Autoencoder, MaskedLanguageModel
 from maskwright.training.pretrain.progress import GemmShare, TimeLimit
+from maskwright.training.pretrain.rows import read_rows, source_of
 from maskwright.training.pretrain.trainer import PretrainTrainer
 
 log = logging.getLogger(__name__)
@@ -42,6 +42,7 @@ class PretrainResult:
     """What a run came to.
 
     `eval_loss` is the masked loss of held-out rows at a rate of 0.15, in nats a token; `n_tokens` are real tokens.
+    `n_documents` and `n_bad_lines` are None where text was streamed.
     """
 
     output_dir: str
@@ -51,9 +52,9 @@ class PretrainResult:
     n_tokens: int
     tokens_per_s: float
     train_s: float
-    n_documents: int
+    n_documents: int | None
     n_rows: dict[str, int]
-    n_bad_lines: int
+    n_bad_lines: int | None
     n_parameters: int
 
     def to_dict(self) -> dict[str, Any]:
@@ -68,7 +69,7 @@ def run_pretrain(config: PretrainConfig, callbacks: Sequence[TrainerCallback] = 
         InputError: corpus, options, model or output directory that cannot be used, in one line.
     """
     folder = Path(config.output_dir)
-    corpus = Corpus(find_files(config.corpus), config.text_column, config.boundary)
+    source = source_of(config)
     tokenizer = load_tokenizer(config.tokenizer or str(config.model))
     if tokenizer.mask_token_id is None:
         raise InputError("has no [MASK] token: add one, and train its embedding", "tokenizer")
@@ -87,28 +88,11 @@ def run_pretrain(config: PretrainConfig, callbacks: Sequence[TrainerCallback] = 
     else:
         mae = MaskedAutoencoder(model, config.decoder, config.decoder_layers, chunk=config.head_chunk)
         objective = Autoencoder(mae)
-    blocks = Blocks(
-        tokenizer,
-        resolve_max_length(config.max_length, model, tokenizer),
-        cross_documents=config.cross_documents,
-        word_ids=_words(config, tokenizer),
-        shortest=config.shortest,
-    )
-    with args.main_process_first(desc="tokenising"):
-        train, held_out, report = encode_corpus(
-            corpus,
-            blocks,
-            validation_share=config.validation_share,
-            seed=config.seed,
-            n_processes=config.n_processes,
-            cache=None if config.cache_dir is None else Path(config.cache_dir),
-        )
-    for where, reason in report.bad:
-        log.warning("%s: %s (left out)", where, reason)
-    if held_out is None:
+    rows = read_rows(source, config, tokenizer, resolve_max_length(config.max_length, model, tokenizer), args)
+    if rows.held_out is None:
         args.eval_strategy = "no"
 
-    draw, draw_all = _draws(config, tokenizer)
+    draw, draw_all = _draws(config, tokenizer, model)
     share = GemmShare(model, 1.0 if config.objective == "mlm" else 1 - config.rate_at(0.5))
     trainer = PretrainTrainer(
         objective,
@@ -117,8 +101,8 @@ def run_pretrain(config: PretrainConfig, callbacks: Sequence[TrainerCallback] = 
         draw=draw,
         draw_all=draw_all,
         max_tokens_per_batch=config.max_tokens_per_batch,
-        train_dataset=train,
-        eval_dataset=held_out,
+        train_dataset=rows.train,
+        eval_dataset=rows.held_out,
         processing_class=tokenizer,
         data_collator=RowCollator(tokenizer),
         callbacks=[share, TimeLimit(config.max_minutes), runs.MetricsLog(folder / "metrics.jsonl"), *callbacks],
@@ -130,7 +114,7 @@ def run_pretrain(config: PretrainConfig, callbacks: Sequence[TrainerCallback] = 
     began = time.perf_counter()
     output = trainer.train(resume_from_checkpoint=checkpoint)
     train_s = time.perf_counter() - began
-    eval_loss = None if held_out is None else trainer.evaluate()["eval_loss"]
+    eval_loss = None if rows.held_out is None else trainer.evaluate()["eval_loss"]
     trainer.save_model(config.output_dir)
     result = PretrainResult(
         output_dir=config.output_dir,
@@ -140,9 +124,9 @@ def run_pretrain(config: PretrainConfig, callbacks: Sequence[TrainerCallback] = 
         n_tokens=trainer.throughput.n_tokens,
         tokens_per_s=trainer.throughput.tokens_per_s,
         train_s=train_s,
-        n_documents=report.n_documents,
-        n_rows={"train": len(train)} | ({} if held_out is None else {"validation": len(held_out)}),
-        n_bad_lines=report.n_bad,
+        n_documents=None if rows.report is None else rows.report.n_documents,
+        n_rows=rows.n_rows,
+        n_bad_lines=None if rows.report is None else rows.report.n_bad,
         n_parameters=model.num_parameters(),
     )
     if is_main:
@@ -158,21 +142,27 @@ def _arguments(config: PretrainConfig) -> TrainingArguments:
     return new_arguments(values, config.training_arguments)
 
 
-def _words(config: PretrainConfig, tokenizer: PreTrainedTokenizerBase) -> Words | None:
-    if config.unit == "token":
-        return None
-    return Words(tokenizer, chinese_words() if config.chinese_words else None)
-
-
-def _draws(config: PretrainConfig, tokenizer: PreTrainedTokenizerBase) -> tuple[Draw, Draw]:
+def _draws(config: PretrainConfig, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> tuple[Draw, Draw]:
     """What is chosen in training, and in evaluation: single tokens at a rate of 0.15, all of them targets."""
     special = torch.tensor(sorted(tokenizer.all_special_ids))
     if config.objective == "mae":
         return HiddenDraw(special, config.unit, config.target_share), HiddenDraw(special)
     ids, mask_id = ordinary_ids(tokenizer), tokenizer.mask_token_id
     assert config.rate is not None
-    trained = Corruption(mask_id, ids, config.rate, Shares(*config.shares), unit=config.unit)
+    similar = _similar(config, tokenizer, ids, model)
+    trained = Corruption(mask_id, ids, config.rate, Shares(*config.shares), unit=config.unit, similar=similar)
     return MaskedDraw(trained, special), MaskedDraw(Corruption(mask_id, ids, exact=True), special)
+
+
+def _similar(
+    config: PretrainConfig, tokenizer: PreTrainedTokenizerBase, ordinary: torch.Tensor, model: PreTrainedModel
+) -> Similar | None:
+    """What takes [MASK]'s place, if anything does."""
+    if config.nearest is not None:
+        return nearest(model.get_input_embeddings().weight.clone(), ordinary, config.nearest)
+    if config.thesaurus is not None:
+        return thesaurus(tokenizer, read_thesaurus(Path(config.thesaurus)))
+    return None
 
 
 def _refuse_changes(folder: Path, config: PretrainConfig) -> None:

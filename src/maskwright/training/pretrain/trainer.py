@@ -14,8 +14,10 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from maskwright.data.budget import TokenBudgetBatches
+from maskwright.data.streaming import StreamedBatches
 from maskwright.encoders.droptoken import IGNORED
 from maskwright.objectives.corruption import stream
 from maskwright.training.pretrain.config import PretrainConfig
@@ -50,6 +52,12 @@ class PretrainTrainer(PackedTrainer):
         super().__init__(model, *args, **trainer_options)
         self.config, self.draw, self.draw_all = config, draw, draw_all
         self.watch = LossWatch()
+
+    def get_train_dataloader(self) -> DataLoader:
+        """Batches by token budget; streamed ones come ready made."""
+        if not isinstance(self.train_dataset, StreamedBatches):
+            return super().get_train_dataloader()
+        return DataLoader(self.train_dataset, batch_size=None, num_workers=self.args.dataloader_num_workers)
 
     def get_batch_samples(
         self, epoch_iterator: Iterator[Batch], num_batches: int, device: torch.device
