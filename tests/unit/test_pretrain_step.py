@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import one_pretraining_step as one
+import one_sharded_step
 import one_step
 import pytest
 import torch
@@ -38,6 +39,27 @@ def test_two_ranks_make_the_step_of_one(kind, tmp_path):
     out = tmp_path / "weights.safetensors"
     one_step.run_on_two_ranks(one.__file__, str(out), kind, "max_tokens=40", "accumulate=99")
     assert_same(load_file(out), weights(one.step(tmp_path, kind)))
+
+
+@every_kind
+def test_sharded_weights_make_the_step_of_one(kind, tmp_path):
+    out = tmp_path / "weights.safetensors"
+    one_step.run_on_two_ranks(one_sharded_step.__file__, str(out), kind)
+    assert_same(load_file(out), weights(one.step(tmp_path, kind)))
+
+
+@every_kind
+def test_a_state_gathered_from_shards_is_saved_as_the_model_itself(kind, tmp_path):
+    trainer = one.step(tmp_path, kind)
+    trainer._save(str(tmp_path / "own"))
+    gathered = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    trainer._save(str(tmp_path / "gathered"), state_dict=gathered)
+    files = ["model.safetensors"] + (["decoder.safetensors"] if kind == "mae" else [])
+    for file in files:
+        one_by_one, whole = load_file(tmp_path / "own" / file), load_file(tmp_path / "gathered" / file)
+        assert one_by_one.keys() <= whole.keys()  # gathered weights no longer share memory, so tied ones come twice
+        assert all(torch.equal(one_by_one[name], whole[name]) for name in one_by_one)
+    assert (tmp_path / "gathered" / "decoder.safetensors").exists() == (kind == "mae")
 
 
 def test_what_is_masked_follows_from_seed_step_and_rank(tmp_path):

@@ -133,15 +133,18 @@ class PretrainTrainer(PackedTrainer):
         return metrics
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
-        """The checkpoint, and beside it what the objective alone needs."""
+        """The checkpoint, and beside it what the objective alone needs; `state_dict` comes gathered from shards."""
         folder = Path(output_dir or self.args.output_dir)
         objective = self.model
+        prefix = next(f"{name}." for name, module in objective.named_modules() if module is objective.model)
+        state = objective.state_dict() if state_dict is None else state_dict
+        rest = {name: value.contiguous() for name, value in state.items() if not name.startswith(prefix)}
+        if state_dict is not None:
+            state_dict = {n.removeprefix(prefix): value for n, value in state_dict.items() if n.startswith(prefix)}
         with self._as_checkpoint(objective):
-            super()._save(str(folder))
-        if self.args.should_save:
-            rest = {name: value.contiguous() for name, value in _own_state(objective).items()}
-            if rest:
-                save_file(rest, folder / DECODER)
+            super()._save(str(folder), state_dict)
+        if self.args.should_save and rest:
+            save_file(rest, folder / DECODER)
 
     @contextmanager
     def _as_checkpoint(self, objective: Any) -> Iterator[None]:
@@ -160,13 +163,6 @@ class PretrainTrainer(PackedTrainer):
         rest = Path(resume_from_checkpoint) / DECODER
         if rest.exists():
             objective.load_state_dict(load_file(rest), strict=False)
-
-
-def _own_state(objective: Any) -> dict[str, Tensor]:
-    """What of an objective's state is not the checkpoint's."""
-    shared = {id(value) for value in (*objective.model.parameters(), *objective.model.buffers())}
-    saved = objective.state_dict(keep_vars=True)
-    return {name: value.detach() for name, value in saved.items() if id(value) not in shared}
 
 
 class LossWatch:
