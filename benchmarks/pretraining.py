@@ -5,8 +5,9 @@
     .venv/bin/python benchmarks/pretraining.py report WORK
 
 A BERT of 6 layers and width 384 with the google_zh vocabulary, from random weights, on 22 million characters of
-Chinese. Each pretraining gets the same processor time of one thread, all run side by side, so that whatever disturbs
-the machine disturbs them alike; the number of steps that fit is measured first, so every schedule ends at zero.
+Chinese. Each pretraining gets the steps that fit in the same processor time of one thread; how many that are is
+measured first, one pretraining after the other (let nothing else run), so every schedule ends at zero and what
+disturbs the machine later costs nobody a step. Then all run side by side.
 Fine-tuned on TNEWS, AFQMC and docs_topic, with and without the embedding correction where [MASK] was an input. What is
 finished is not done again: kill it and start it anew as you like.
 """
@@ -52,58 +53,49 @@ def config(work, data, arm, out, **options):
     return PretrainConfig(output_dir=str(out), **options, **ARMS[arm], **PRETRAINING)
 
 
-def processor_clock(curve=None):
-    """A callback that counts processor seconds inside of training steps, and writes evaluations to `curve`."""
+def processor_clock():
+    """A callback that counts processor seconds inside of training steps; the first two allocate memory and are not."""
     from transformers import TrainerCallback
 
     class Clock(TrainerCallback):
         spent, began = 0.0, 0.0
-        steps = 0
-
-        def on_train_begin(self, args, state, control, **_):
-            lines = curve.read_text().splitlines() if curve is not None and curve.exists() else []
-            kept = [line for line in lines if json.loads(line)["step"] <= state.global_step]
-            if curve is not None:
-                curve.write_text("".join(f"{line}\n" for line in kept))
-            if kept:
-                last = json.loads(kept[-1])
-                self.spent, self.steps = 60 * last["minutes"] * state.global_step / last["step"], state.global_step
 
         def on_step_begin(self, args, state, control, **_):
             self.began = time.process_time()
 
         def on_step_end(self, args, state, control, **_):
-            self.steps += 1
-            if curve is not None or self.steps > 2:  # the first steps of a calibration allocate memory
+            if state.global_step > 2:
                 self.spent += time.process_time() - self.began
-
-        def on_evaluate(self, args, state, control, metrics, **_):
-            if curve is not None:
-                record = {"step": state.global_step, "minutes": self.spent / 60, "loss": metrics["eval_loss"]}
-                with curve.open("a") as file:
-                    file.write(json.dumps(record) + "\n")
 
     return Clock()
 
 
-def pretrain_arm(work, data, arm, minutes):
+def calibrate(work, data, arm, minutes):
+    """How many steps fit, from a few of them."""
+    import torch
+
+    from maskwright.training.pretrain.run import run_pretrain
+
+    torch.set_num_threads(1)
+    clock = processor_clock()
+    options = {"max_steps": CALIBRATION, "eval_steps": 10**6, "save_steps": 10**6, "overwrite_output_dir": True}
+    run_pretrain(config(work, data, arm, work / "calibration" / arm, **options), [clock])
+    steps = round(60 * minutes * (CALIBRATION - 2) / clock.spent)
+    (work / "pretrained" / f"{arm}.json").write_text(json.dumps({"steps": steps, "minutes": minutes}))
+
+
+def pretrain_arm(work, data, arm):
     import torch
 
     from maskwright.training.pretrain.run import run_pretrain
 
     torch.set_num_threads(1)
     out = work / "pretrained" / arm
-    plan = work / "pretrained" / f"{arm}.json"
-    if not plan.exists():
-        clock = processor_clock()
-        options = {"max_steps": CALIBRATION, "eval_steps": 10**6, "save_steps": 10**6, "overwrite_output_dir": True}
-        run_pretrain(config(work, data, arm, work / "calibration" / arm, **options), [clock])
-        plan.write_text(json.dumps({"steps": round(60 * minutes * (CALIBRATION - 2) / clock.spent)}))
-    steps = json.loads(plan.read_text())["steps"]
-    options = {"max_steps": steps, "eval_steps": max(1, steps // 12), "save_steps": max(1, steps // 8)}
-    clock = processor_clock(work / "pretrained" / f"{arm}.jsonl")
-    result = run_pretrain(config(work, data, arm, out, resume_from_checkpoint=True, **options), [clock])
-    (out / "spent.json").write_text(json.dumps({"minutes": clock.spent / 60} | result.to_dict()))
+    plan = json.loads((work / "pretrained" / f"{arm}.json").read_text())
+    steps = plan["steps"]
+    options = {"max_steps": steps, "eval_steps": max(1, steps // 12), "save_steps": max(1, steps // 24)}
+    result = run_pretrain(config(work, data, arm, out, resume_from_checkpoint=True, **options))
+    (out / "spent.json").write_text(json.dumps({"minutes": plan["minutes"]} | result.to_dict()))
 
 
 def pretrain(work, data, minutes):
@@ -113,16 +105,14 @@ def pretrain(work, data, minutes):
     vocabulary = (data / "vocab" / "google_zh_vocab.txt").read_text(encoding="utf-8").split("\n")
     vocabulary = [token for token in vocabulary if token]
     BertTokenizer(vocab={token: i for i, token in enumerate(vocabulary)}).save_pretrained(work / "tokenizer")
-    first, *others = [arm for arm in ARMS if not (work / "pretrained" / arm / "spent.json").exists()] or [None]
-    if first is None:
-        return
-    processes = [in_process("arm", work, data, first, minutes)]
-    while not (work / "calibration" / first / "results.json").exists() and processes[0].poll() is None:
-        time.sleep(1)  # it tokenises for all
-    processes += [in_process("arm", work, data, arm, minutes) for arm in others]
-    codes = [process.wait() for process in processes]
+    for arm in ARMS:
+        known = (work / "pretrained" / f"{arm}.json").exists()
+        if not known and in_process("calibrate", work, data, arm, minutes).wait():
+            raise SystemExit(f"{arm} failed; see above")
+    waiting = [arm for arm in ARMS if not (work / "pretrained" / arm / "spent.json").exists()]
+    codes = [process.wait() for process in [in_process("arm", work, data, arm) for arm in waiting]]
     if any(codes):
-        raise SystemExit("an arm failed; see above")
+        raise SystemExit("a pretraining failed; see above")
 
 
 def in_process(stage, work, data, *words):
@@ -199,8 +189,12 @@ def report(work):
     for arm in ARMS:
         path = work / "pretrained" / arm / "spent.json"
         if path.exists():
-            curve = [json.loads(line) for line in (work / "pretrained" / f"{arm}.jsonl").read_text().splitlines()]
-            arms[arm] = json.loads(path.read_text()) | {"arm": arm, "curve": curve}
+            run = json.loads(path.read_text())
+            lines = [json.loads(line) for line in (path.parent / "metrics.jsonl").read_text().splitlines()]
+            per_step = run["minutes"] / run["n_steps"]
+            losses = {line["step"]: line["eval_loss"] for line in lines if "eval_loss" in line}
+            curve = [{"minutes": step * per_step, "loss": loss} for step, loss in sorted(losses.items())]
+            arms[arm] = run | {"arm": arm, "curve": curve}
     cells = [json.loads(path.read_text()) for path in sorted((work / "cells").glob("*.json"))]
     draw(arms, RESULTS / "pretraining.png")
     rows = [
@@ -209,8 +203,8 @@ def report(work):
     ]
     parts = [
         f"BERT {MODEL['num_hidden_layers']} x {MODEL['hidden_size']}, {json.dumps(PRETRAINING)}, one thread each, "
-        "no dropout. Minutes of processor time inside of training steps; the loss is that of the same 15% of held-out "
-        "tokens: for MAE, hidden and predicted by its decoder.",
+        "no dropout. Minutes of processor time as planned from the cost of a step on a quiet machine; the loss is that "
+        "of 15% of held-out tokens, the same every time: for MAE, hidden and predicted by its decoder.",
         table(["pretraining", "minutes", "steps", "million tokens", "masked loss"], rows),
         "![masked loss against processor time](pretraining.png)",
     ]
@@ -270,13 +264,14 @@ def draw(arms, path):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     stages = parser.add_subparsers(dest="stage", required=True)
-    for stage in ("pretrain", "arm", "finetune", "cell", "report"):
+    for stage in ("pretrain", "calibrate", "arm", "finetune", "cell", "report"):
         options = stages.add_parser(stage)
         options.add_argument("work", type=Path)
         if stage != "report":
             options.add_argument("data", type=Path)
-        if stage == "arm":
+        if stage in ("arm", "calibrate"):
             options.add_argument("arm")
+        if stage == "calibrate":
             options.add_argument("cpu_minutes", type=float)
         elif stage == "pretrain":
             options.add_argument("--cpu_minutes", type=float, default=50)
@@ -290,7 +285,9 @@ def main():
     o = parser.parse_args()
     work = o.work.resolve()
     if o.stage == "arm":
-        pretrain_arm(work, o.data, o.arm, o.cpu_minutes)
+        pretrain_arm(work, o.data, o.arm)
+    elif o.stage == "calibrate":
+        calibrate(work, o.data, o.arm, o.cpu_minutes)
     elif o.stage == "pretrain":
         pretrain(work, o.data, o.cpu_minutes)
     elif o.stage == "cell":
