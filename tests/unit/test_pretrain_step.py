@@ -5,6 +5,7 @@ from __future__ import annotations
 import one_pretraining_step as one
 import one_sharded_step
 import one_step
+import one_timed_step
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -60,6 +61,10 @@ def test_a_state_gathered_from_shards_is_saved_as_the_model_itself(kind, tmp_pat
         assert one_by_one.keys() <= whole.keys()  # gathered weights no longer share memory, so tied ones come twice
         assert all(torch.equal(one_by_one[name], whole[name]) for name in one_by_one)
     assert (tmp_path / "gathered" / "decoder.safetensors").exists() == (kind == "mae")
+
+
+def test_ranks_agree_on_when_time_is_over(tmp_path):
+    one_step.run_on_two_ranks(one_timed_step.__file__, str(tmp_path))
 
 
 def test_what_is_masked_follows_from_seed_step_and_rank(tmp_path):

@@ -74,27 +74,38 @@ def _is_whole(checkpoint: Path) -> bool:
 
 
 @contextmanager
-def whole_or_nothing(checkpoint: Path) -> Iterator[None]:
-    """Write a checkpoint; where that fails, remove what there is of it and say what to do.
+def named_failures(place: Path) -> Iterator[None]:
+    """Around writing weights.
 
     Raises:
-        InputError: the disk is full, or cannot be written for another reason.
+        InputError: the disk is full, or cannot be written for another reason; with what is still there to go on from.
     """
     try:
         yield
     except (OSError, SafetensorError, RuntimeError) as error:
         if isinstance(error, RuntimeError) and "PytorchStreamWriter" not in str(error):
             raise
-        shutil.rmtree(checkpoint, ignore_errors=True)
-        last = last_whole_checkpoint(checkpoint.parent)
+        folder = place.parent if place.name.startswith("checkpoint-") else place
+        last = last_whole_checkpoint(folder)
         kept = "no earlier checkpoint is there" if last is None else f"{last.name} is whole"
-        free = shutil.disk_usage(checkpoint.parent).free / 2**20
+        free = shutil.disk_usage(folder).free / 2**20
         reason = " ".join(str(error).split()).split(" Exception raised")[0]
         raise InputError(
             f"cannot be written ({reason}; {free:,.0f} MiB are free); {kept}. Make room, then go on with "
             "resume_from_checkpoint=true",
-            str(checkpoint),
+            str(place),
         ) from error
+
+
+@contextmanager
+def whole_or_nothing(checkpoint: Path) -> Iterator[None]:
+    """`named_failures` for a checkpoint: what there is of it is removed."""
+    with named_failures(checkpoint):
+        try:
+            yield
+        except (OSError, SafetensorError, RuntimeError):
+            shutil.rmtree(checkpoint, ignore_errors=True)
+            raise
 
 
 def write_config(folder: Path, config: Any) -> None:

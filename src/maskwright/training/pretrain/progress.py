@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from maskwright.training.pretrain.config import PretrainConfig
 from maskwright.training.trainer import Throughput
 
 
@@ -49,7 +50,7 @@ class GemmShare(TrainerCallback):
 
 
 class TimeLimit(TrainerCallback):
-    """Ends training after so many minutes of it, and saves; None = never."""
+    """Ends training after so many minutes of it by the first rank's clock, and saves; None = never."""
 
     def __init__(self, minutes: float | None) -> None:
         self.minutes, self.began = minutes, 0.0
@@ -58,8 +59,27 @@ class TimeLimit(TrainerCallback):
         self.began = time.perf_counter()
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        if self.minutes is not None and time.perf_counter() - self.began >= 60 * self.minutes:
+        if self.minutes is None:
+            return
+        is_over = torch.tensor(time.perf_counter() - self.began >= 60 * self.minutes, device=args.device)
+        if torch.distributed.is_initialized():  # ranks that disagreed would wait for each other for ever
+            torch.distributed.broadcast(is_over, 0)
+        if is_over:
             control.should_training_stop = control.should_save = True
+
+
+def computed_share(config: PretrainConfig, n_layers: int) -> float:
+    """The share of tokens that the encoder computes, over its layers, at the mean rate of the run.
+
+    Example:
+        >>> options = {"corpus": ["text"], "model": "some", "objective": "mae", "decoder": "mask_later"}
+        >>> computed_share(PretrainConfig(**options, decoder_layers=3), n_layers=12)
+        0.4375
+    """
+    if config.objective == "mlm":
+        return 1.0
+    late = config.decoder_layers / n_layers if config.decoder == "mask_later" else 0.0
+    return late + (1 - late) * (1 - config.rate_at(0.5))
 
 
 def gemm_rate(dtype: torch.dtype, device: torch.device, size: int = 1024, seconds: float = 0.5) -> float:

@@ -26,7 +26,7 @@ from maskwright.training.pretrain.collate import RowCollator
 from maskwright.training.pretrain.config import PretrainConfig
 from maskwright.training.pretrain.draws import Draw, HiddenDraw, MaskedDraw
 from maskwright.training.pretrain.objective import Autoencoder, MaskedLanguageModel
-from maskwright.training.pretrain.progress import GemmShare, TimeLimit
+from maskwright.training.pretrain.progress import GemmShare, TimeLimit, computed_share
 from maskwright.training.pretrain.rows import read_rows, source_of
 from maskwright.training.pretrain.trainer import PretrainTrainer
 
@@ -93,7 +93,7 @@ def run_pretrain(config: PretrainConfig, callbacks: Sequence[TrainerCallback] = 
         args.eval_strategy = "no"
 
     draw, draw_all = _draws(config, tokenizer, model)
-    share = GemmShare(model, 1.0 if config.objective == "mlm" else 1 - config.rate_at(0.5))
+    share = GemmShare(model, computed_share(config, model.config.num_hidden_layers))
     trainer = PretrainTrainer(
         objective,
         args,
@@ -115,7 +115,8 @@ def run_pretrain(config: PretrainConfig, callbacks: Sequence[TrainerCallback] = 
     output = trainer.train(resume_from_checkpoint=checkpoint)
     train_s = time.perf_counter() - began
     eval_loss = None if rows.held_out is None else trainer.evaluate()["eval_loss"]
-    trainer.save_model(config.output_dir)
+    with runs.named_failures(folder):
+        trainer.save_model(config.output_dir)
     result = PretrainResult(
         output_dir=config.output_dir,
         objective=config.objective,
