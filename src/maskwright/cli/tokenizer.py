@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jsonargparse import Namespace
 
 from maskwright.cli.options import Parser
 from maskwright.cli.terminal import show, working
 from maskwright.errors import InputError
+
+if TYPE_CHECKING:
+    from maskwright.data.corpus import Corpus, Report
 
 
 def build_parser() -> Parser:
@@ -33,16 +38,14 @@ def run(options: Namespace) -> int:
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{folder} is not empty", "OUT")
     with working():
-        from tqdm.auto import tqdm
-
-        from maskwright.data.corpus import Corpus, Report, find_files
+        from maskwright.data.corpus import Corpus, find_files
         from maskwright.training.vocabulary import train_tokenizer
 
-        report = Report()
-        corpus = Corpus(find_files(options.corpus), options.text_column, options.boundary)
-        documents = tqdm(corpus.documents(report), unit="document", delay=2)
+        documents = _Documents(Corpus(find_files(options.corpus), options.text_column, options.boundary))
         tokenizer = train_tokenizer(documents, options.kind, options.vocab_size, options.max_length)
         tokenizer.save_pretrained(folder)
+    report = documents.report
+    assert report is not None
     rows = {
         "kind": options.kind,
         "vocabulary": f"{len(tokenizer):,} pieces",
@@ -55,3 +58,19 @@ def run(options: Namespace) -> int:
     result = {"kind": options.kind, "vocab_size": len(tokenizer), "n_documents": report.n_documents}
     show("tokenizer", rows, as_json=options.json, result=result | {"n_bad_lines": report.n_bad, "output": str(folder)})
     return 0
+
+
+class _Documents:
+    """A corpus that may be read several times, progress shown; `report` is that of the last time."""
+
+    def __init__(self, corpus: Corpus) -> None:
+        self.corpus = corpus
+        self.report: Report | None = None
+
+    def __iter__(self) -> Iterator[str]:
+        from tqdm.auto import tqdm
+
+        from maskwright.data.corpus import Report
+
+        self.report = Report()
+        yield from tqdm(self.corpus.documents(self.report), unit="document", delay=2)

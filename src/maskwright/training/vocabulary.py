@@ -19,7 +19,8 @@ def train_tokenizer(
 ) -> PreTrainedTokenizerBase:
     """Learn at most `vocab_size` pieces, special tokens ([PAD], [UNK], [CLS], [SEP], [MASK]) included.
 
-    WordPiece lower-cases and sets Chinese characters apart, as BERT's; BPE (on bytes) and Unigram keep case.
+    WordPiece lower-cases and sets Chinese characters apart, as BERT's; BPE (on bytes) and Unigram keep case. The same
+    texts give the same WordPiece or BPE vocabulary; Unigram's adds numbers up in parallel and may differ a little.
 
     Raises:
         InputError: an unknown kind, or a vocabulary too small for the special tokens.
