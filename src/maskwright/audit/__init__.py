@@ -1,0 +1,1 @@
+"""Finds mask bugs in anybody's model, and says which module and why."""

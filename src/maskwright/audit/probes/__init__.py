@@ -1,0 +1,1 @@
+"""The laws an audit checks, a small file each."""

@@ -1,0 +1,103 @@
+"""Every rule against one subject."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from torch import nn
+
+from maskwright.audit.causes import explain
+from maskwright.audit.compare import Check, judge
+from maskwright.audit.finding import Finding, Findings
+from maskwright.audit.locate import first_module
+from maskwright.audit.rules import RULES, Rule
+from maskwright.audit.script import script_of
+from maskwright.audit.subject import Direction, Subject
+from maskwright.errors import InputError
+
+
+def run_audit(
+    model: nn.Module,
+    *,
+    name: str = "",
+    direction: Direction | None = None,
+    vocab_size: int | None = None,
+    pad_id: int | None = None,
+    rules: Iterable[str] | None = None,
+    allow: Mapping[str, str] | None = None,
+    tell: Callable[[str], None] = lambda line: None,
+) -> Findings:
+    """Check a model's masks; nothing is trained, nothing fetched.
+
+    Args:
+        model: any module that is called as `model(input_ids, attention_mask)`; transformers and sentence-transformers
+            models of every kind.
+        name: for the reports.
+        direction: what attention is meant to be; by default what the configuration says.
+        vocab_size, pad_id: where the configuration does not say.
+        rules: names of those to check; None = all.
+        allow: rule -> why breaking it is all right here.
+        tell: takes a line a rule.
+
+    Raises:
+        InputError: an unknown rule, or a model whose vocabulary is not known.
+
+    Example:
+        >>> from transformers import BertConfig, BertModel
+        >>> config = BertConfig(vocab_size=61, hidden_size=22, num_attention_heads=2, num_hidden_layers=2)
+        >>> run_audit(BertModel(config), rules=["padding-amount", "backward-attention"]).is_clean
+        True
+    """
+    began = time.perf_counter()
+    allow = allow or {}
+    wanted = list(RULES) if rules is None else list(rules)
+    if unknown := [rule for rule in [*wanted, *allow] if rule not in RULES]:
+        raise InputError(f"no rule is called '{unknown[0]}'; there are {', '.join(RULES)}", "rules")
+    subject = Subject(model, name=name, direction=direction, vocab_size=vocab_size, pad_id=pad_id)
+    findings = []
+    for rule in wanted:
+        tell(rule)
+        findings += [_allowed(finding, allow) for finding in _findings(RULES[rule], subject)]
+    return Findings(subject.name, findings, time.perf_counter() - began)
+
+
+def _findings(rule: Rule, subject: Subject) -> list[Finding]:
+    reason = rule.applies(subject)
+    if reason is not None:
+        return [Finding(rule.name, rule.law, "not applicable", reason=reason)]
+    return [_finding(rule, check, subject) for check in rule.checks(subject)]
+
+
+def _finding(rule: Rule, check: Check, subject: Subject) -> Finding:
+    script = script_of(check, subject)
+    try:
+        outcome = judge(check, subject)
+    except Exception as error:  # a model may raise anything; that is a finding, not a crash
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        return Finding(rule.name, check.name, "error", "high", reason=reason, script=script)
+    effects = (outcome.single.effect, None if outcome.exact is None else outcome.exact.effect)
+    if outcome.verdict != "fail":
+        return Finding(rule.name, check.name, outcome.verdict, "none", *effects)
+    with subject.in_float64():
+        module = first_module(check, subject)
+        cause = explain(check, rule.name, subject, module)
+    by_design = cause.name == "mixes-neighbours"
+    return Finding(
+        rule.name,
+        check.name,
+        "architectural" if by_design else "fail",
+        "none" if by_design else outcome.severity,
+        *effects,
+        module=module,
+        cause=cause.name,
+        reason=cause.reason,
+        fix=cause.fix,
+        script=script,
+    )
+
+
+def _allowed(finding: Finding, allow: Mapping[str, str]) -> Finding:
+    if finding.verdict not in ("fail", "error") or finding.rule not in allow:
+        return finding
+    return Finding(**{**finding.to_dict(), "allowed": allow[finding.rule]})

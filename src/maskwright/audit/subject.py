@@ -1,0 +1,204 @@
+"""What is audited: a model that takes trials and gives back its outputs sequence by sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from maskwright.audit.trial import Laid, Trial, lay
+from maskwright.errors import InputError
+
+Direction = Literal["bidirectional", "causal", "encoder-decoder"]
+DECODER_LENGTH = 3  # tokens on an encoder-decoder's other side, the same in every call
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """A call's outputs by name and sequence: `tokens[name][i]` is `[n, ...]`, `rows[name][i]` is `[...]`."""
+
+    tokens: Mapping[str, Mapping[int, Tensor]] = field(default_factory=dict)
+    rows: Mapping[str, Mapping[int, Tensor]] = field(default_factory=dict)
+
+    @property
+    def n_values(self) -> int:
+        """How many named outputs there are."""
+        return len(self.tokens) + len(self.rows)
+
+
+class Subject:
+    """A model in evaluation mode with what is known about its ids.
+
+    Args:
+        model: any module; transformers and sentence-transformers models are called as they want to be, others as
+            `model(input_ids, attention_mask)`.
+        name: for the reports.
+        direction: what attention is meant to be; None = as the configuration says, where it does.
+        vocab_size, pad_id, special_ids: where the configuration does not say.
+
+    Raises:
+        InputError: a model whose vocabulary is not known.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        *,
+        name: str = "",
+        direction: Direction | None = None,
+        vocab_size: int | None = None,
+        pad_id: int | None = None,
+        special_ids: frozenset[int] = frozenset(),
+    ) -> None:
+        self.model = model.eval()
+        self.name = name or type(model).__name__
+        self.inner: Any = next((m for m in model.modules() if hasattr(m, "config") and hasattr(m, "dtype")), None)
+        self.config: Any = getattr(self.inner, "config", None)
+        self.vocab_size = vocab_size or _of(self.config, "vocab_size")
+        if not self.vocab_size:
+            raise InputError("its vocabulary is not known: give vocab_size", self.name)
+        known = [_of(self.config, f"{kind}_token_id") for kind in ("pad", "bos", "eos", "cls", "sep", "mask", "unk")]
+        listed = {i for i in known if isinstance(i, int)}
+        self.has_pad = pad_id is not None or isinstance(known[0], int)
+        self.pad_id: int = pad_id if pad_id is not None else (known[0] if isinstance(known[0], int) else 0)
+        self.special_ids = special_ids | listed | {self.pad_id}
+        self.direction = direction or _direction(self.inner, self.config)
+        self.takes_features = hasattr(model, "tokenize") or hasattr(model, "encode")  # a SentenceTransformer
+
+    @property
+    def longest(self) -> int:
+        """The longest row in tokens that the model has positions for, at most 512."""
+        limit = _of(self.config, "max_position_embeddings") or 512
+        return max(1, min(512, limit - 2 - max(self.pad_id, 0) if limit < 10**6 else 512))
+
+    def sequences(self, *lengths: int, seed: int = 0) -> tuple[Tensor, ...]:
+        """Random ordinary ids, int64 `[n]` each; the same for a seed."""
+        ordinary = torch.tensor([i for i in range(min(self.vocab_size, 30000)) if i not in self.special_ids])
+        if not len(ordinary):
+            raise InputError("has no ordinary token", self.name)
+        generator = torch.Generator().manual_seed(seed)
+        return tuple(ordinary[torch.randint(len(ordinary), (n,), generator=generator)] for n in lengths)
+
+    def __call__(self, trial: Trial) -> Outputs:
+        """Run a trial, without gradients."""
+        with torch.no_grad(), self.set_to(trial.settings):
+            laid = lay(trial, self.pad_id)
+            return self.sorted_out(self.raw(laid, trial), laid, trial)
+
+    def raw(self, laid: Laid, trial: Trial) -> dict[str, Tensor]:
+        """The outputs as the model gives them, by name."""
+        given: dict[str, Any] = {"input_ids": laid.ids}
+        if trial.mask != "none":
+            given["attention_mask"] = _mask(laid, trial, self.dtype, self.direction)
+        if self.takes_features:
+            return _named(self.model(given))
+        if self.direction == "encoder-decoder":
+            given["decoder_input_ids"] = laid.ids.new_full((len(laid.ids), DECODER_LENGTH), self.pad_id)
+        given |= {name: value(laid) if callable(value) else value for name, value in trial.options.items()}
+        if self.inner is None:
+            return _named(self.model(*given.values()))
+        return _named(self.model(**given))
+
+    def sorted_out(self, outputs: dict[str, Tensor], laid: Laid, trial: Trial) -> Outputs:
+        """Outputs `[B, L, ...]` cut to their sequences, `[B, ...]` by row."""
+        tokens: dict[str, dict[int, Tensor]] = {}
+        rows: dict[str, dict[int, Tensor]] = {}
+        n_rows, width = laid.ids.shape
+        for name, value in outputs.items():
+            if value.ndim >= 2 and value.shape[:2] == (n_rows, width):
+                tokens[name] = {
+                    sequence: value[row, start : start + len(trial.sequences[sequence])]
+                    for row, (sequence, start) in enumerate(zip(trial.rows, laid.starts, strict=True))
+                }
+            elif value.ndim >= 1 and value.shape[0] == n_rows:
+                rows[name] = {sequence: value[row] for row, sequence in enumerate(trial.rows)}
+        return Outputs(tokens, rows)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the parameters."""
+        return next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
+
+    @contextmanager
+    def in_float64(self) -> Iterator[None]:
+        """Weights and buffers as float64 for a while; in place, since a copy would lose patches made to a model."""
+        held = [t for t in (*self.model.parameters(), *self.model.buffers()) if t.is_floating_point()]
+        before = [t.dtype for t in held]
+        for tensor in held:
+            tensor.data = tensor.data.double()
+        try:
+            yield
+        finally:
+            for tensor, dtype in zip(held, before, strict=True):
+                tensor.data = tensor.data.to(dtype)  # back without loss: every narrower number is a float64
+
+    @contextmanager
+    def set_to(self, settings: Mapping[str, Any]) -> Iterator[None]:
+        """Change the model for a call: `attn_implementation`, or `training` mode."""
+        before = _of(self.config, "_attn_implementation")
+        wanted = settings.get("attn_implementation")
+        if wanted is not None and self.inner is not None:
+            self.inner.set_attn_implementation(wanted)
+        self.model.train(bool(settings.get("training", False)))
+        try:
+            yield
+        finally:
+            self.model.eval()
+            if wanted is not None and self.inner is not None:
+                self.inner.set_attn_implementation(before)
+
+
+def _of(config: Any, name: str) -> Any:
+    if config is None:
+        return None
+    value = getattr(config, name, None)
+    if value is None and hasattr(config, "get_text_config"):
+        value = getattr(config.get_text_config(), name, None)
+    return value
+
+
+def _direction(inner: Any, config: Any) -> Direction | None:
+    from transformers.models.auto import modeling_auto as auto
+
+    if config is None:
+        return None
+    if getattr(config, "is_encoder_decoder", False):
+        return "encoder-decoder" if not type(inner).__name__.endswith("EncoderModel") else "bidirectional"
+    if getattr(config, "is_decoder", False) or type(inner).__name__.endswith(("ForCausalLM", "LMHeadModel")):
+        return "causal"
+    if config.model_type in auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES:
+        return "bidirectional"
+    return "causal" if config.model_type in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES else None
+
+
+def _mask(laid: Laid, trial: Trial, dtype: torch.dtype, direction: Direction | None) -> Tensor:
+    keep = ~laid.keep if trial.mask == "inverted" else laid.keep
+    if not trial.mask.startswith("4d"):
+        return keep.to({"bool": torch.bool, "float": torch.float32}.get(trial.mask, torch.int64))
+    allowed = keep[:, None, None, :].expand(-1, 1, keep.shape[1], -1)
+    if direction == "causal":
+        allowed = allowed & torch.ones(keep.shape[1], keep.shape[1], dtype=torch.bool).tril()
+    if trial.mask == "4d bool":
+        return allowed
+    return torch.zeros(allowed.shape, dtype=dtype).masked_fill(~allowed, torch.finfo(dtype).min)
+
+
+def _named(outputs: Any) -> dict[str, Tensor]:
+    """Floating-point tensors of whatever a model gives back, by name or number; tuples within are numbered."""
+    if isinstance(outputs, Tensor):
+        return {"output": outputs} if outputs.is_floating_point() else {}
+    if isinstance(outputs, Mapping):
+        pairs = list(outputs.items())
+    elif isinstance(outputs, (tuple, list)):
+        pairs = [(str(number), value) for number, value in enumerate(outputs)]
+    else:
+        return {}
+    found: dict[str, Tensor] = {}
+    for name, value in pairs:
+        for inner, tensor in _named(value).items():
+            found[str(name) if inner == "output" else f"{name}.{inner}"] = tensor
+    return found

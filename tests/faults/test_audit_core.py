@@ -1,0 +1,173 @@
+"""The audit on models that are right, and on the same models with a fault planted: verdict, module and cause."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModel
+
+from maskwright.audit.compare import Check, judge
+from maskwright.audit.locate import first_module
+from maskwright.audit.runner import run_audit
+from maskwright.audit.subject import Subject
+from maskwright.audit.trial import Trial, lay
+from maskwright.errors import InputError
+
+SIZES = {"vocab_size": 61, "hidden_size": 28, "num_hidden_layers": 2, "num_attention_heads": 2}
+SIZES |= {"intermediate_size": 37, "max_position_embeddings": 53, "pad_token_id": 1}
+RIGHT = ["bert", "roberta", "distilbert", "electra", "esm", "modernbert", "gpt2", "llama", "t5", "albert"]
+
+
+def model_of(kind, **options):
+    torch.manual_seed(0)
+    return AutoModel.from_config(AutoConfig.for_model(kind, **{**SIZES, **options}))
+
+
+def change_mask(model, change):
+    forward = model.forward
+    model.forward = lambda input_ids, attention_mask=None: forward(input_ids, attention_mask=change(attention_mask))
+    return model
+
+
+def broken(findings):
+    return {finding.rule for finding in findings.failures}
+
+
+@pytest.mark.parametrize("kind", RIGHT)
+def test_models_that_are_right_are_clean(kind):
+    found = run_audit(model_of(kind), name=kind)
+    assert found.is_clean, [finding.to_dict() for finding in found.failures]
+    assert any(finding.verdict == "pass" for finding in found)
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "modernbert"])
+def test_a_mask_that_never_arrives(kind):
+    found = run_audit(change_mask(model_of(kind), lambda keep: None))
+    assert "padding-amount" in broken(found)
+    failures = [finding for finding in found.failures if finding.rule == "padding-amount"]
+    assert {finding.cause for finding in failures} == {"mask-never-arrives"}
+    assert all("atten" in finding.module or "attn" in finding.module for finding in failures)
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_an_inverted_mask(kind):
+    def inverted(keep):
+        return None if keep is None else 1 - keep if keep.any() and not keep.all() else keep
+
+    found = run_audit(change_mask(model_of(kind), inverted))
+    assert {finding.cause for finding in found.failures if finding.rule == "padding-amount"} == {"polarity"}
+
+
+def test_dropout_left_on():
+    model = model_of("bert")
+    layer = model.encoder.layer[1].output.dropout
+    layer.forward = lambda x: nn.functional.dropout(x, 0.1, training=True)
+    found = run_audit(model, rules=["repeatable"])
+    (failure,) = found.failures
+    assert (failure.cause, failure.module) == ("random-in-evaluation", "encoder.layer.1.output.dropout")
+
+
+def test_an_encoder_that_turns_causal():
+    model = model_of("bert", is_decoder=True)
+    found = run_audit(model, direction="bidirectional", rules=["backward-attention"])
+    assert {finding.cause for finding in found.failures} == {"causal-mask"}
+
+
+def test_a_causal_model_that_sees_the_future():
+    found = run_audit(model_of("bert"), direction="causal", rules=["future"])
+    assert {finding.cause for finding in found.failures} == {"no-causal-mask"}
+    assert all(finding.module.startswith("encoder.layer.0.attention") for finding in found.failures)
+
+
+def test_the_live_fault_of_mobilebert():
+    found = run_audit(model_of("mobilebert"))
+    assert broken(found) == {"padding-content"}
+    assert found.failures[0].module == "embeddings.embedding_transformation"
+
+
+class MeanOfAllSlots(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(61, 7)
+
+    def forward(self, input_ids, attention_mask=None):
+        states = self.embed(input_ids)
+        return states, states.mean(1)
+
+
+def test_a_mean_over_padding():
+    found = run_audit(MeanOfAllSlots(), vocab_size=61, pad_id=0)
+    assert {finding.cause for finding in found.failures} == {"pooling", "unknown"} or broken(found)
+
+
+class Rounding(nn.Module):
+    """Adds up a row's values in an order that depends on its padding: float32 noise, and nothing else."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(61, 7)
+        nn.init.normal_(self.embed.weight, mean=1e4)
+
+    def forward(self, input_ids, attention_mask=None):
+        states = self.embed(input_ids) * attention_mask[..., None]
+        total = states.flip(1).cumsum(1)[:, -1:] if input_ids.shape[1] % 2 else states.cumsum(1)[:, -1:]
+        return states + (total - total.mean(-1, keepdim=True))
+
+
+def test_rounding_is_told_from_a_leak():
+    subject = Subject(Rounding(), vocab_size=61, pad_id=0)
+    (row,) = subject.sequences(37)
+    outcome = judge(Check("pads", Trial((row,)), Trial((row,), n_pads=11), [(0, 0)]), subject)
+    assert outcome.verdict in ("noise", "pass")
+    assert outcome.exact is None or outcome.exact.effect < 1e-9
+
+
+def test_a_model_that_raises_is_a_finding():
+    def raises(input_ids, attention_mask=None):
+        raise RuntimeError("no such thing")
+
+    model = MeanOfAllSlots()
+    model.forward = raises
+    found = run_audit(model, vocab_size=61, pad_id=0, rules=["row-order"])
+    assert found.failures[0].verdict == "error"
+    assert "RuntimeError: no such thing" in found.failures[0].reason
+
+
+def test_what_is_allowed_is_no_failure():
+    model = change_mask(model_of("bert"), lambda keep: None)
+    found = run_audit(model, rules=["padding-amount"], allow={"padding-amount": "rows are never padded here"})
+    assert found.is_clean
+    assert found[0].allowed == "rows are never padded here"
+    with pytest.raises(InputError, match="no rule is called 'padding'"):
+        run_audit(model, allow={"padding": "x"})
+
+
+def test_the_script_shows_the_fault(capsys):
+    found = run_audit(model_of("mobilebert"))
+    exec(compile(found.failures[0].script, "script", "exec"), {})
+    shown = [float(line) for line in capsys.readouterr().out.split()]
+    assert max(shown) > 1e-3
+
+
+def test_tokens_are_found_wherever_they_lie():
+    rows = (torch.tensor([7, 8, 9]), torch.tensor([10]))
+    subject = Subject(MeanOfAllSlots(), vocab_size=61, pad_id=0)
+    right, left = subject(Trial(rows, n_pads=2)), subject(Trial(rows, order=(1, 0), side="left"))
+    for sequence in (0, 1):
+        assert torch.equal(right.tokens["0"][sequence], left.tokens["0"][sequence])
+    assert lay(Trial(rows, n_pads=1), 0).keep.tolist() == [[True] * 3 + [False], [True] + [False] * 3]
+    assert not math.isnan(float(right.rows["1"][0].sum()))
+
+
+def test_the_first_module_is_the_innermost_that_differs():
+    subject = Subject(model_of("mobilebert"))
+    rows = subject.sequences(7)
+    check = Check("fill", Trial(rows, n_pads=3), Trial(rows, n_pads=3, fill=9), [(0, 0)])
+    before = {name: value.clone() for name, value in subject.model.state_dict().items()}
+    with subject.in_float64():
+        assert subject.dtype == torch.float64
+        assert first_module(check, subject) == "embeddings.embedding_transformation"
+    assert all(torch.equal(value, before[name]) for name, value in subject.model.state_dict().items())
