@@ -66,20 +66,78 @@ CAUSES = {
         ),
         Cause(
             "mixes-neighbours",
-            "a convolution or transform mixes neighbouring slots without regard to the mask",
-            "set masked slots to zero before it",
+            "a convolution or transform mixes neighbouring slots without regard to the mask, by the model's design",
+            "set masked slots to zero before it, or give rows of one length together",
+        ),
+        Cause(
+            "nan-times-zero",
+            "attention multiplies what stands in padded slots by a probability of zero, and 0 x NaN is NaN",
+            "keep padded slots finite, or select instead of multiplying (maskwright.pack never touches them)",
+        ),
+        Cause(
+            "slots-counted",
+            "positions or distances count slots instead of tokens, so that padding on the left moves the text",
+            "hand over position_ids that count tokens, or pad on the right",
+        ),
+        Cause(
+            "mask-form",
+            "this form of the mask is taken for something else (a boolean one added as 1 and 0, a float one cast)",
+            "check the mask's dtype where it arrives; convert by maskwright.masks",
+        ),
+        Cause(
+            "packing-ignored",
+            "texts that share a row see each other: nothing marks where one ends",
+            "give a 4-D block mask, or run them in rows of their own (maskwright.pack)",
+        ),
+        Cause(
+            "option-changes-path",
+            "an option that should only change what is returned changes what is computed",
+            "compare the code path that the option chooses with the usual one",
+        ),
+        Cause(
+            "overflow",
+            "a bias or score leaves the range of the narrow dtype",
+            "fill with -inf or torch.finfo(dtype).min instead of adding to it; do softmax in float32",
+        ),
+        Cause(
+            "gradient-into-padding",
+            "padded slots receive a gradient although they should take no part",
+            "select by the mask before the loss and in pooling; give nn.Embedding its padding_idx",
         ),
     )
 }
 """Every cause by its name."""
 
+DESIGNS = frozenset({"mixes-neighbours", "nan-times-zero", "slots-counted", "packing-ignored"})
+"""Causes that are a model's design and not a fault in it: shown as a property."""
+
+# What a rule's breaking can only mean.
+_BY_RULE = {
+    "repeatable": "random-in-evaluation",
+    "future": "no-causal-mask",
+    "backward-attention": "causal-mask",
+    "padding-nan": "nan-times-zero",
+    "mask-forms": "mask-form",
+    "options": "option-changes-path",
+    "packing-positions": "packing-ignored",
+    "packing-blocks": "packing-ignored",
+}
+
+# Encoders that mix slots by design, whatever the module where that shows first.
+_MIXING = frozenset({"fnet", "canine", "convbert", "nystromformer", "big_bird", "reformer", "longformer", "funnel"})
+
+
+def mixes(subject: Subject) -> bool:
+    """Whether the family mixes slots by design."""
+    return getattr(subject.config, "model_type", None) in _MIXING
+
 
 def explain(check: Check, rule: str, subject: Subject, module: str | None) -> Cause:
     """The likeliest cause of a failed check; the subject is in float64."""
-    if rule == "repeatable":
-        return CAUSES["random-in-evaluation"]
-    if rule in ("future", "backward-attention"):
-        return CAUSES["no-causal-mask" if rule == "future" else "causal-mask"]
+    if (fixed := _BY_RULE.get(rule)) is not None:
+        return CAUSES[fixed]
+    if mixes(subject):
+        return CAUSES["mixes-neighbours"]
     a, b = subject(check.a), subject(check.b)
     if not difference(check, a, b).is_finite:
         return CAUSES["softmax-over-nothing"]
@@ -88,6 +146,10 @@ def explain(check: Check, rule: str, subject: Subject, module: str | None) -> Ca
         return CAUSES["batch-statistics"]
     if isinstance(found, (nn.Conv1d, nn.Conv2d)):
         return CAUSES["mixes-neighbours"]
+    if rule == "padding-side" and subject(check.a).n_values:
+        right = replace(check, a=check.b.but(side="right"))
+        if difference(right, subject(right.a), a).effect <= LEAK64 and not subject.takes("position_ids"):
+            return CAUSES["slots-counted"]
     if rule.startswith("padding"):
         same = replace(check, pairs=[(second, second) for _, second in check.pairs])
         if difference(same, b, subject(check.b.but(mask="none"))).effect <= LEAK64:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -37,6 +37,23 @@ class Check:
     until: int | None = None
     must: Literal["agree", "differ"] = "agree"
     outputs: Literal["tokens", "rows", "both"] = "both"
+
+    def measure(self, subject: Subject) -> Difference:
+        """Run both, and say how far they are apart."""
+        return difference(self, subject(self.a), subject(self.b))
+
+
+@dataclass(frozen=True, eq=False)
+class Measure:
+    """Anything else that ought to be zero: a gradient, or a number that is none. `cause` is what a failure means."""
+
+    name: str
+    run: Callable[[Subject], Difference]
+    cause: str
+
+    def measure(self, subject: Subject) -> Difference:
+        """The effect."""
+        return self.run(subject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,16 +117,17 @@ class Outcome:
         return "high" if effect > 0.1 or not self.single.is_finite else "medium" if effect > 1e-3 else "low"
 
 
-def judge(check: Check, subject: Subject) -> Outcome:
+def judge(check: Check | Measure, subject: Subject) -> Outcome:
     """Run a check, and again in float64 where that is needed."""
-    single = difference(check, subject(check.a), subject(check.b))
+    single = check.measure(subject)
+    must_differ = isinstance(check, Check) and check.must == "differ"
     if not single.n_compared:
         return Outcome("not applicable", single)
-    if check.must == "agree" and single.effect <= QUIET:
+    if not must_differ and single.effect <= QUIET:
         return Outcome("pass", single)
-    with subject.in_float64():
-        double = difference(check, subject(check.a), subject(check.b))
-    if check.must == "differ":
+    with subject.cast_to(torch.float64):
+        double = check.measure(subject)
+    if must_differ:
         return Outcome("pass" if double.effect > LEAK64 and single.is_finite else "fail", single, double)
     if not double.is_finite and single.is_finite:  # a bias that overflows in float64 alone is no leak
         return Outcome("noise" if single.effect <= NOISE32 else "fail", single, double)

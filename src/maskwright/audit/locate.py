@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.audit.compare import LEAK64, Check, difference
-from maskwright.audit.subject import Outputs, Subject, _named
+from maskwright.audit.subject import Outputs, Subject, named_tensors
 from maskwright.audit.trial import Trial, lay
 
 
@@ -37,7 +37,7 @@ def recorded(subject: Subject, trial: Trial) -> list[tuple[str, Outputs]]:
     def note(name: str, output: Any) -> None:
         calls[name] = calls.get(name, 0) + 1
         label = name if calls[name] == 1 else f"{name}#{calls[name]}"
-        outputs = subject.sorted_out(_detached(_named(output)), laid, trial)
+        outputs = subject.sorted_out(_detached(named_tensors(output)), laid, trial)
         if outputs.n_values:
             found.append((label, outputs))
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+import torch
 from torch import nn
 
-from maskwright.audit.causes import explain
-from maskwright.audit.compare import Check, judge
+from maskwright.audit.causes import CAUSES, DESIGNS, explain, mixes
+from maskwright.audit.compare import Check, Measure, judge
 from maskwright.audit.finding import Finding, Findings
 from maskwright.audit.locate import first_module
 from maskwright.audit.rules import RULES, Rule
@@ -36,7 +37,7 @@ def run_audit(
         name: for the reports.
         direction: what attention is meant to be; by default what the configuration says.
         vocab_size, pad_id: where the configuration does not say.
-        rules: names of those to check; None = all.
+        rules: names of those to check; None = all that are checked by default.
         allow: rule -> why breaking it is all right here.
         tell: takes a line a rule.
 
@@ -51,7 +52,7 @@ def run_audit(
     """
     began = time.perf_counter()
     allow = allow or {}
-    wanted = list(RULES) if rules is None else list(rules)
+    wanted = [name for name, rule in RULES.items() if rule.by_default] if rules is None else list(rules)
     if unknown := [rule for rule in [*wanted, *allow] if rule not in RULES]:
         raise InputError(f"no rule is called '{unknown[0]}'; there are {', '.join(RULES)}", "rules")
     subject = Subject(model, name=name, direction=direction, vocab_size=vocab_size, pad_id=pad_id)
@@ -69,20 +70,25 @@ def _findings(rule: Rule, subject: Subject) -> list[Finding]:
     return [_finding(rule, check, subject) for check in rule.checks(subject)]
 
 
-def _finding(rule: Rule, check: Check, subject: Subject) -> Finding:
-    script = script_of(check, subject)
+def _finding(rule: Rule, check: Check | Measure, subject: Subject) -> Finding:
+    script = script_of(check, subject) if isinstance(check, Check) else ""
     try:
         outcome = judge(check, subject)
     except Exception as error:  # a model may raise anything; that is a finding, not a crash
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        if rule.may_refuse:
+            return Finding(rule.name, check.name, "not applicable", reason=f"it refuses: {reason}")
         return Finding(rule.name, check.name, "error", "high", reason=reason, script=script)
     effects = (outcome.single.effect, None if outcome.exact is None else outcome.exact.effect)
     if outcome.verdict != "fail":
         return Finding(rule.name, check.name, outcome.verdict, "none", *effects)
-    with subject.in_float64():
-        module = first_module(check, subject)
-        cause = explain(check, rule.name, subject, module)
-    by_design = cause.name == "mixes-neighbours"
+    if isinstance(check, Measure):
+        module, cause = None, CAUSES["mixes-neighbours" if mixes(subject) else check.cause]
+    else:
+        with subject.cast_to(torch.float64):
+            module = first_module(check, subject)
+            cause = explain(check, rule.name, subject, module)
+    by_design = cause.name in DESIGNS
     return Finding(
         rule.name,
         check.name,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import torch
+
 from maskwright.audit.compare import Check
-from maskwright.audit.subject import Subject
+from maskwright.audit.subject import Subject, mask_of
 from maskwright.audit.trial import Trial, lay
 
 
@@ -44,9 +46,8 @@ def _slices(check: Check, subject: Subject) -> list[tuple[str, str]]:
         sides = []
         for trial, sequence in ((check.a, first), (check.b, second)):
             laid = lay(trial, subject.pad_id)
-            row = trial.rows.index(sequence)
+            row, start = laid.places[sequence]
             n = len(trial.sequences[sequence]) if check.until is None else check.until
-            start = laid.starts[row]
             sides.append(f"({row}, slice({start}, {start + n}))")
         found.append((sides[0], sides[1]))
     return found
@@ -54,11 +55,14 @@ def _slices(check: Check, subject: Subject) -> list[tuple[str, str]]:
 
 def _call(trial: Trial, subject: Subject) -> str:
     laid = lay(trial, subject.pad_id)
-    ids = f"input_ids=torch.tensor({laid.ids.tolist()})"
-    if trial.mask == "none":
-        return ids
-    keep = laid.keep if trial.mask != "inverted" else ~laid.keep
-    return f"{ids}, attention_mask=torch.tensor({keep.long().tolist()})"
+    arguments = [f"input_ids=torch.tensor({laid.ids.tolist()})"]
+    if trial.mask != "none":
+        given = mask_of(laid, trial.mask, torch.float32, causal=subject.direction == "causal")
+        arguments.append(f"attention_mask=torch.tensor({given.tolist()})")
+    if trial.positions == "of tokens":
+        arguments.append(f"position_ids=torch.tensor({(laid.position + subject.first_position).tolist()})")
+    arguments += [f"{name}={value!r}" for name, value in trial.options.items()]
+    return ", ".join(arguments)
 
 
 def _is_plain(key: str, value: object) -> bool:

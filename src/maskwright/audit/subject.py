@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from maskwright.audit.trial import Laid, Trial, lay
+from maskwright.audit.trial import Laid, MaskForm, Trial, lay
 from maskwright.errors import InputError
 
 Direction = Literal["bidirectional", "causal", "encoder-decoder"]
@@ -92,16 +93,24 @@ class Subject:
     def raw(self, laid: Laid, trial: Trial) -> dict[str, Tensor]:
         """The outputs as the model gives them, by name."""
         given: dict[str, Any] = {"input_ids": laid.ids}
+        if trial.pad_value is not None:
+            states = self.inner.get_input_embeddings()(laid.ids)
+            given = {"inputs_embeds": torch.where(laid.keep[..., None], states, trial.pad_value)}
         if trial.mask != "none":
-            given["attention_mask"] = _mask(laid, trial, self.dtype, self.direction)
+            given["attention_mask"] = mask_of(laid, trial.mask, self.dtype, causal=self.direction == "causal")
+        if trial.positions == "of tokens":
+            given["position_ids"] = laid.position + self.first_position
+        return self.called(given | dict(trial.options), laid)
+
+    def called(self, given: dict[str, Any], laid: Laid) -> dict[str, Tensor]:
+        """The outputs for these arguments, and what else the model wants."""
         if self.takes_features:
-            return _named(self.model(given))
+            return named_tensors(self.model(given))
         if self.direction == "encoder-decoder":
-            given["decoder_input_ids"] = laid.ids.new_full((len(laid.ids), DECODER_LENGTH), self.pad_id)
-        given |= {name: value(laid) if callable(value) else value for name, value in trial.options.items()}
+            given = given | {"decoder_input_ids": laid.ids.new_full((len(laid.ids), DECODER_LENGTH), self.pad_id)}
         if self.inner is None:
-            return _named(self.model(*given.values()))
-        return _named(self.model(**given))
+            return named_tensors(self.model(*given.values()))
+        return named_tensors(self.model(**given))
 
     def sorted_out(self, outputs: dict[str, Tensor], laid: Laid, trial: Trial) -> Outputs:
         """Outputs `[B, L, ...]` cut to their sequences, `[B, ...]` by row."""
@@ -112,11 +121,23 @@ class Subject:
             if value.ndim >= 2 and value.shape[:2] == (n_rows, width):
                 tokens[name] = {
                     sequence: value[row, start : start + len(trial.sequences[sequence])]
-                    for row, (sequence, start) in enumerate(zip(trial.rows, laid.starts, strict=True))
+                    for sequence, (row, start) in laid.places.items()
                 }
             elif value.ndim >= 1 and value.shape[0] == n_rows:
-                rows[name] = {sequence: value[row] for row, sequence in enumerate(trial.rows)}
+                rows[name] = {row[0]: value[number] for number, row in enumerate(trial.rows) if len(row) == 1}
         return Outputs(tokens, rows)
+
+    def takes(self, argument: str) -> bool:
+        """Whether a transformers model's forward has an argument of that name."""
+        return self.inner is not None and argument in inspect.signature(type(self.inner).forward).parameters
+
+    @property
+    def first_position(self) -> int:
+        """Where the family counts positions from: RoBERTa's from behind the pad id."""
+        for name, module in self.model.named_modules():
+            if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+                return 0 if module.padding_idx is None else module.padding_idx + 1
+        return 0
 
     @property
     def dtype(self) -> torch.dtype:
@@ -124,28 +145,32 @@ class Subject:
         return next((p.dtype for p in self.model.parameters() if p.is_floating_point()), torch.float32)
 
     @contextmanager
-    def in_float64(self) -> Iterator[None]:
-        """Weights and buffers as float64 for a while; in place, since a copy would lose patches made to a model."""
+    def cast_to(self, wanted: torch.dtype | None) -> Iterator[None]:
+        """Weights and buffers in another dtype for a while; in place, for a copy would lose patches made to a model."""
+        if wanted is None:
+            yield
+            return
         held = [t for t in (*self.model.parameters(), *self.model.buffers()) if t.is_floating_point()]
-        before = [t.dtype for t in held]
+        before = [t.data for t in held]
         for tensor in held:
-            tensor.data = tensor.data.double()
+            tensor.data = tensor.data.to(wanted)
         try:
             yield
         finally:
-            for tensor, dtype in zip(held, before, strict=True):
-                tensor.data = tensor.data.to(dtype)  # back without loss: every narrower number is a float64
+            for tensor, data in zip(held, before, strict=True):
+                tensor.data = data
 
     @contextmanager
     def set_to(self, settings: Mapping[str, Any]) -> Iterator[None]:
-        """Change the model for a call: `attn_implementation`, or `training` mode."""
+        """Change the model for a call: `attn_implementation`, `training` mode, or `dtype`."""
         before = _of(self.config, "_attn_implementation")
         wanted = settings.get("attn_implementation")
         if wanted is not None and self.inner is not None:
             self.inner.set_attn_implementation(wanted)
         self.model.train(bool(settings.get("training", False)))
         try:
-            yield
+            with self.cast_to(settings.get("dtype")):
+                yield
         finally:
             self.model.eval()
             if wanted is not None and self.inner is not None:
@@ -175,19 +200,20 @@ def _direction(inner: Any, config: Any) -> Direction | None:
     return "causal" if config.model_type in auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES else None
 
 
-def _mask(laid: Laid, trial: Trial, dtype: torch.dtype, direction: Direction | None) -> Tensor:
-    keep = ~laid.keep if trial.mask == "inverted" else laid.keep
-    if not trial.mask.startswith("4d"):
-        return keep.to({"bool": torch.bool, "float": torch.float32}.get(trial.mask, torch.int64))
-    allowed = keep[:, None, None, :].expand(-1, 1, keep.shape[1], -1)
-    if direction == "causal":
-        allowed = allowed & torch.ones(keep.shape[1], keep.shape[1], dtype=torch.bool).tril()
-    if trial.mask == "4d bool":
+def mask_of(laid: Laid, form: MaskForm, dtype: torch.dtype, *, causal: bool) -> Tensor:
+    """The keep mask in a form: `[B, L]` of a dtype, or `[B, 1, L, L]`, bool or additive."""
+    if not form.startswith("4d"):
+        keep = ~laid.keep if form == "inverted" else laid.keep
+        return keep.to({"bool": torch.bool, "float": torch.float32}.get(form, torch.int64))
+    allowed = laid.blocks[:, None]
+    if causal:
+        allowed = allowed.tril()
+    if form == "4d bool":
         return allowed
     return torch.zeros(allowed.shape, dtype=dtype).masked_fill(~allowed, torch.finfo(dtype).min)
 
 
-def _named(outputs: Any) -> dict[str, Tensor]:
+def named_tensors(outputs: Any) -> dict[str, Tensor]:
     """Floating-point tensors of whatever a model gives back, by name or number; tuples within are numbered."""
     if isinstance(outputs, Tensor):
         return {"output": outputs} if outputs.is_floating_point() else {}
@@ -199,6 +225,6 @@ def _named(outputs: Any) -> dict[str, Tensor]:
         return {}
     found: dict[str, Tensor] = {}
     for name, value in pairs:
-        for inner, tensor in _named(value).items():
+        for inner, tensor in named_tensors(value).items():
             found[str(name) if inner == "output" else f"{name}.{inner}"] = tensor
     return found

@@ -1,4 +1,4 @@
-"""One call of a model, described: which sequences, how they lie in the batch, and how the mask is given."""
+"""One call of a model, described: which sequences, how they lie in the batch, and how mask and positions are given."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 Side = Literal["right", "left"]
 MaskForm = Literal["int", "bool", "float", "inverted", "none", "4d bool", "4d additive"]
+Positions = Literal["default", "of tokens"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,27 +20,31 @@ class Trial:
 
     Attributes:
         sequences: int64 `[n]` each.
-        order: the sequence that each row of the batch holds.
+        order: the sequences that each row of the batch holds, one after the other; () = one a row.
         side: where padding stands.
         n_pads: slots more than the longest row needs.
         fill: id in padded slots; None = the model's pad id.
-        mask: how the keep mask is handed over; "none" = not at all.
+        pad_value: instead, a number that stands everywhere in the embeddings of padded slots.
+        mask: how the keep mask is handed over; "none" = not at all. The 4-D forms keep the sequences of a row apart.
+        positions: "of tokens" hands over position_ids that count the tokens of each sequence.
         options: further arguments of the call, e.g. use_cache; `settings` change the model before it (see `Subject`).
     """
 
     sequences: tuple[Tensor, ...]
-    order: tuple[int, ...] = ()
+    order: tuple[tuple[int, ...], ...] = ()
     side: Side = "right"
     n_pads: int = 0
     fill: int | None = None
+    pad_value: float | None = None
     mask: MaskForm = "int"
+    positions: Positions = "default"
     options: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def rows(self) -> tuple[int, ...]:
-        """The sequence of each row."""
-        return self.order or tuple(range(len(self.sequences)))
+    def rows(self) -> tuple[tuple[int, ...], ...]:
+        """The sequences of each row."""
+        return self.order or tuple((i,) for i in range(len(self.sequences)))
 
     def but(self, **changes: Any) -> Trial:
         """The same with changes."""
@@ -48,11 +53,29 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Laid:
-    """A trial as tensors: ids int64 `[B, L]`, keep bool `[B, L]` (True = a token), and where each row's text starts."""
+    """A trial as tensors.
+
+    Attributes:
+        ids: int64 `[B, L]`.
+        sequence: int64 `[B, L]`, the sequence of each slot, -1 = padding.
+        position: int64 `[B, L]`, the token's place in its sequence, 0 = padding.
+        places: sequence -> (row, first slot).
+    """
 
     ids: Tensor
-    keep: Tensor
-    starts: tuple[int, ...]
+    sequence: Tensor
+    position: Tensor
+    places: Mapping[int, tuple[int, int]]
+
+    @property
+    def keep(self) -> Tensor:
+        """bool `[B, L]`, True = a token."""
+        return self.sequence >= 0
+
+    @property
+    def blocks(self) -> Tensor:
+        """bool `[B, L, L]`, True = may attend: the same sequence, and a token."""
+        return (self.sequence[:, :, None] == self.sequence[:, None, :]) & self.keep[:, None, :]
 
 
 def lay(trial: Trial, pad_id: int) -> Laid:
@@ -60,15 +83,21 @@ def lay(trial: Trial, pad_id: int) -> Laid:
 
     Example:
         >>> laid = lay(Trial((torch.tensor([7, 8]), torch.tensor([9])), side="left"), pad_id=0)
-        >>> laid.ids.tolist(), laid.starts
-        ([[7, 8], [0, 9]], (0, 1))
+        >>> laid.ids.tolist(), laid.places[1]
+        ([[7, 8], [0, 9]], (1, 1))
     """
-    rows = [trial.sequences[i] for i in trial.rows]
-    width = max(map(len, rows)) + trial.n_pads
-    ids = torch.full((len(rows), width), pad_id if trial.fill is None else trial.fill)
-    keep = torch.zeros(ids.shape, dtype=torch.bool)
-    starts = tuple(width - len(row) if trial.side == "left" else 0 for row in rows)
-    for number, (row, start) in enumerate(zip(rows, starts, strict=True)):
-        ids[number, start : start + len(row)] = row
-        keep[number, start : start + len(row)] = True
-    return Laid(ids, keep, starts)
+    lengths = [sum(len(trial.sequences[i]) for i in row) for row in trial.rows]
+    shape = (len(trial.rows), max(lengths) + trial.n_pads)
+    ids = torch.full(shape, pad_id if trial.fill is None else trial.fill)
+    sequence, position = torch.full(shape, -1), torch.zeros(shape, dtype=torch.long)
+    places = {}
+    for number, (row, length) in enumerate(zip(trial.rows, lengths, strict=True)):
+        start = shape[1] - length if trial.side == "left" else 0
+        for index in row:
+            n = len(trial.sequences[index])
+            places[index] = (number, start)
+            ids[number, start : start + n] = trial.sequences[index]
+            sequence[number, start : start + n] = index
+            position[number, start : start + n] = torch.arange(n)
+            start += n
+    return Laid(ids, sequence, position, places)

@@ -6,30 +6,65 @@ from collections.abc import Iterator
 
 from maskwright.audit.compare import Check
 from maskwright.audit.subject import Subject
-from maskwright.audit.trial import Trial
+from maskwright.audit.trial import Positions, Trial
 
 LENGTHS = (7, 5)
+BEYOND = 5  # padded slots more than a window of attention is wide
 
 
 def amount(subject: Subject) -> Iterator[Check]:
     """A row alone and unpadded, against the same row with more and more padding."""
-    first, second = subject.sequences(*LENGTHS)
+    first, second = subject.sequences(*_lengths(subject))
     alone = Trial((first,))
-    for n_pads in (1, 3, 11):
-        padded = alone.but(n_pads=n_pads)
-        yield Check(f"{n_pads} padded slots against none", alone, padded, [(0, 0)])
+    room = subject.longest - len(first)
+    amounts = {n for n in (1, 3, 11, _window(subject) + BEYOND) if n <= room}
+    for n_pads in sorted(amounts):
+        yield Check(f"{n_pads} padded slots against none", alone, alone.but(n_pads=n_pads), [(0, 0)])
     both = Trial((first, second))
     yield Check("a short row beside a long one against alone", Trial((second,)), both, [(0, 1)])
 
 
 def side(subject: Subject) -> Iterator[Check]:
-    """Padding on the left against padding on the right."""
-    trial = Trial(subject.sequences(*LENGTHS), n_pads=2)
-    yield Check("padding on the left against on the right", trial, trial.but(side="left"), [(0, 0), (1, 1)])
+    """Padding on the left against padding on the right; positions are handed over where the model takes them."""
+    given: Positions = "of tokens" if subject.takes("position_ids") else "default"
+    trial = Trial(subject.sequences(*_lengths(subject)), n_pads=min(2, subject.longest - LENGTHS[0]), positions=given)
+    left = trial.but(side="left")
+    yield Check("padding on the left against on the right", trial, left, [(0, 0), (1, 1)], outputs="tokens")
 
 
 def content(subject: Subject) -> Iterator[Check]:
     """Other ids in padded slots."""
-    trial = Trial(subject.sequences(*LENGTHS), n_pads=3)
+    trial = Trial(subject.sequences(*_lengths(subject)), n_pads=min(3, subject.longest - LENGTHS[0]))
     other = int(subject.sequences(1, seed=5)[0][0])
     yield Check("another id in padded slots", trial, trial.but(fill=other), [(0, 0), (1, 1)])
+
+
+def values(subject: Subject) -> Iterator[Check]:
+    """Large numbers in the embeddings of padded slots."""
+    zeros = _with_embeddings(subject)
+    yield Check("embeddings of 1e4 in padded slots against 0", zeros, zeros.but(pad_value=1e4), [(0, 0), (1, 1)])
+
+
+def not_a_number(subject: Subject) -> Iterator[Check]:
+    """NaN in the embeddings of padded slots."""
+    zeros = _with_embeddings(subject)
+    nan = zeros.but(pad_value=float("nan"))
+    yield Check("embeddings that are NaN in padded slots", zeros, nan, [(0, 0), (1, 1)])
+
+
+def _with_embeddings(subject: Subject) -> Trial:
+    n_pads = min(3, subject.longest - LENGTHS[0])
+    return Trial(subject.sequences(*_lengths(subject)), n_pads=n_pads, pad_value=0.0)
+
+
+def _lengths(subject: Subject) -> tuple[int, int]:
+    return (min(LENGTHS[0], subject.longest), min(LENGTHS[1], max(1, subject.longest - 1)))
+
+
+def _window(subject: Subject) -> int:
+    """How far a sliding window reaches, 0 = none."""
+    for name in ("sliding_window", "local_attention", "attention_window"):
+        value = getattr(subject.config, name, None)
+        if isinstance(value, int):
+            return value
+    return 0

@@ -21,7 +21,7 @@ def neighbours(subject: Subject) -> Iterator[Check]:
 def order(subject: Subject) -> Iterator[Check]:
     """The batch in another order."""
     trial = Trial(subject.sequences(*LENGTHS))
-    turned = trial.but(order=(2, 0, 1))
+    turned = trial.but(order=((2,), (0,), (1,)))
     yield Check("rows in another order", trial, turned, [(i, i) for i in range(3)])
 
 

@@ -1,0 +1,43 @@
+"""The same mask in another form, and the same call with another option, must mean the same or be refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import get_args
+
+from maskwright.audit.compare import Check
+from maskwright.audit.subject import Subject
+from maskwright.audit.trial import MaskForm, Trial
+
+LENGTHS = (7, 5)
+PAIRS = [(0, 0), (1, 1)]
+OPTIONS = ("use_cache", "output_attentions", "output_hidden_states")
+
+
+def forms(subject: Subject) -> Iterator[Check]:
+    """Bool, float and 4-D masks against the 2-D mask of whole numbers."""
+    trial = Trial(subject.sequences(*LENGTHS), n_pads=1)
+    for form in get_args(MaskForm):
+        if form not in ("int", "inverted", "none"):
+            yield Check(f"a {form} mask", trial, trial.but(mask=form), PAIRS)
+    full = Trial(subject.sequences(LENGTHS[0]))
+    yield Check("no mask where nothing is padded", full, full.but(mask="none"), [(0, 0)])
+
+
+def implementations(subject: Subject) -> Iterator[Check]:
+    """eager and sdpa attention, with every form of mask."""
+    trial = Trial(subject.sequences(*LENGTHS), n_pads=1)
+    for implementation in ("eager", "sdpa"):
+        for form in get_args(MaskForm):
+            if form not in ("inverted", "none"):
+                other = trial.but(mask=form, settings={"attn_implementation": implementation})
+                yield Check(f"a {form} mask on {implementation}", trial, other, PAIRS)
+
+
+def options(subject: Subject) -> Iterator[Check]:
+    """Options that should change what is returned and nothing else."""
+    trial = Trial(subject.sequences(*LENGTHS), n_pads=1)
+    for option in OPTIONS:
+        if subject.inner is not None:
+            plain, asked = trial.but(options={option: False}), trial.but(options={option: True})
+            yield Check(f"{option}=True", plain, asked, PAIRS)

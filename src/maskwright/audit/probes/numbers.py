@@ -1,0 +1,72 @@
+"""Everything is a number: rows of padding alone, narrow dtypes; and no gradient reaches padding."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from maskwright.audit.compare import Check, Difference, Measure
+from maskwright.audit.subject import Subject, mask_of
+from maskwright.audit.trial import Trial, lay
+
+LENGTHS = (7, 5)
+NARROW = (torch.float16, torch.bfloat16)
+
+
+def empty_row(subject: Subject) -> Iterator[Check | Measure]:
+    """A row of padding alone beside others: they stay as they are, and it holds numbers."""
+    full = Trial(subject.sequences(*LENGTHS))
+    nothing = full.but(sequences=(*full.sequences, torch.zeros(0, dtype=torch.long)))
+    yield Check("a row of padding alone beside others", full, nothing, [(0, 0), (1, 1)])
+    yield Measure("a row of padding alone holds numbers", partial(_all_finite, trial=nothing), "softmax-over-nothing")
+
+
+def narrow(subject: Subject) -> Iterator[Measure]:
+    """float16 and bfloat16 with padding: real tokens stay numbers."""
+    for dtype in NARROW:
+        trial = Trial(subject.sequences(*LENGTHS), n_pads=3, settings={"dtype": dtype})
+        yield Measure(f"{str(dtype).removeprefix('torch.')} with padding", partial(_finite, trial=trial), "overflow")
+
+
+def gradient(subject: Subject) -> Iterator[Measure]:
+    """The gradient of the real tokens' outputs with respect to padded slots' embeddings."""
+    trial = Trial(subject.sequences(*LENGTHS), n_pads=3)
+    yield Measure("gradient into padded slots", partial(_into_padding, trial=trial), "gradient-into-padding")
+
+
+def _finite(subject: Subject, trial: Trial) -> Difference:
+    outputs = subject(trial)
+    values = [v for kind in (outputs.tokens, outputs.rows) for by in kind.values() for v in by.values()]
+    return _number(values)
+
+
+def _all_finite(subject: Subject, trial: Trial) -> Difference:
+    with torch.no_grad():
+        return _number(list(subject.raw(lay(trial, subject.pad_id), trial).values()))
+
+
+def _number(values: list[Tensor]) -> Difference:
+    bad = any(bool(value.isnan().any()) for value in values)
+    return Difference(float("inf") if bad else 0.0, "", not bad, len(values))
+
+
+def _into_padding(subject: Subject, trial: Trial) -> Difference:
+    laid = lay(trial, subject.pad_id)
+    table = subject.inner.get_input_embeddings()
+    states = table(laid.ids).detach().requires_grad_()
+    given = mask_of(laid, "int", states.dtype, causal=False)
+    inputs = {"inputs_embeds": states, "attention_mask": given}
+    with torch.enable_grad():
+        outputs = subject.sorted_out(subject.called(inputs, laid), laid, trial)
+        found_values = [v for kind in (outputs.tokens, outputs.rows) for by in kind.values() for v in by.values()]
+        # Weighted unevenly: the plain sum of a LayerNorm's outputs has no gradient at all.
+        parts = [(v.double() * torch.arange(1, v.numel() + 1).view(v.shape).sin()).sum() for v in found_values]
+        total = torch.stack([part for part in parts if part.requires_grad]).sum()
+        (found,) = torch.autograd.grad(total, states)
+    real, padded = found[laid.keep], found[~laid.keep]
+    if not bool(found.isfinite().all()):
+        return Difference(float("inf"), "gradient", False, 1)
+    return Difference(float(padded.abs().max() / real.square().mean().sqrt().clamp(min=1e-30)), "gradient", True, 1)

@@ -1,0 +1,34 @@
+"""Texts that share a row must not see each other, by every way in which a row can say where they end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from maskwright.audit.compare import Check
+from maskwright.audit.subject import Subject
+from maskwright.audit.trial import Trial
+
+LENGTHS = (7, 5)
+PAIRS = [(0, 0), (1, 1)]
+
+
+def blocks(subject: Subject) -> Iterator[Check]:
+    """A 4-D block mask with positions that start anew."""
+    apart = Trial(subject.sequences(*LENGTHS))
+    for form in ("4d bool", "4d additive"):
+        packed = apart.but(order=((0, 1),), mask=form, positions="of tokens")
+        yield Check(f"two texts in a row, {form} block mask", apart, packed, PAIRS, outputs="tokens")
+
+
+def _no_cache(subject: Subject) -> dict[str, bool]:
+    """transformers looks for packed rows only where no cache is asked for."""
+    return {"use_cache": False} if subject.direction == "causal" else {}
+
+
+def positions(subject: Subject) -> Iterator[Check]:
+    """Positions that start anew, and nothing else."""
+    apart = Trial(subject.sequences(*LENGTHS))
+    for mask in ("none", "int"):
+        packed = apart.but(order=((0, 1),), mask=mask, positions="of tokens", options=_no_cache(subject))
+        name = f"two texts in a row, positions alone, {'an all-ones' if mask == 'int' else 'no'} mask"
+        yield Check(name, apart, packed, PAIRS, outputs="tokens")
