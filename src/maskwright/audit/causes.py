@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from torch import nn
 
 from maskwright.audit.compare import LEAK64, Check, difference
+from maskwright.audit.locate import recorded
 from maskwright.audit.subject import Subject
 
 
@@ -68,6 +69,11 @@ CAUSES = {
             "mixes-neighbours",
             "a convolution or transform mixes neighbouring slots without regard to the mask, by the model's design",
             "set masked slots to zero before it, or give rows of one length together",
+        ),
+        Cause(
+            "border",
+            "only the tokens beside the padding differ: a shift or convolution reads padded slots",
+            "set masked slots to zero before it",
         ),
         Cause(
             "nan-times-zero",
@@ -151,12 +157,25 @@ def explain(check: Check, rule: str, subject: Subject, module: str | None) -> Ca
         if difference(right, subject(right.a), a).effect <= LEAK64 and not subject.takes("position_ids"):
             return CAUSES["slots-counted"]
     if rule.startswith("padding"):
+        seen = difference(replace(check, outputs="tokens"), a, b)
+        if seen.n_compared and seen.effect <= LEAK64:
+            return CAUSES["pooling"]
         same = replace(check, pairs=[(second, second) for _, second in check.pairs])
         if difference(same, b, subject(check.b.but(mask="none"))).effect <= LEAK64:
             return CAUSES["mask-never-arrives"]
         if difference(check, a, subject(check.b.but(mask="inverted"))).effect <= LEAK64:
             return CAUSES["polarity"]
-        seen = difference(replace(check, outputs="tokens"), a, b)
-        if seen.n_compared and seen.effect <= LEAK64:
-            return CAUSES["pooling"]
+        if _at_the_border(check, subject, module):
+            return CAUSES["border"]
     return UNKNOWN
+
+
+def _at_the_border(check: Check, subject: Subject, module: str | None) -> bool:
+    """Whether the module's outputs agree on all tokens but the last ones, which stand beside the padding."""
+    ones, others = dict(recorded(subject, check.a)), dict(recorded(subject, check.b))
+    if module not in ones or module not in others:
+        return False
+    shortest = min(len(check.a.sequences[first]) for first, _ in check.pairs)
+    inner = replace(check, until=shortest // 2)
+    found = difference(inner, ones[module], others[module])
+    return bool(found.n_compared) and found.effect <= LEAK64

@@ -91,6 +91,7 @@ RULES = {
             "huggingface/transformers 17306, 17437: a finite bias that large scores overcome",
             padding.values,
             _has_embeddings,
+            may_refuse=True,
         ),
         Rule(
             "padding-nan",
@@ -98,6 +99,7 @@ RULES = {
             "pytorch/pytorch 101967: 0 x NaN",
             padding.not_a_number,
             _has_embeddings,
+            may_refuse=True,
         ),
         Rule(
             "empty-row",
@@ -118,6 +120,7 @@ RULES = {
             "the pad row of an embedding table that trains",
             numbers.gradient,
             _has_embeddings,
+            may_refuse=True,
         ),
         Rule(
             "mask-forms",

@@ -15,6 +15,7 @@ from maskwright.audit.locate import first_module
 from maskwright.audit.rules import RULES, Rule
 from maskwright.audit.script import script_of
 from maskwright.audit.subject import Direction, Subject
+from maskwright.audit.trial import Trial
 from maskwright.errors import InputError
 
 
@@ -56,11 +57,26 @@ def run_audit(
     if unknown := [rule for rule in [*wanted, *allow] if rule not in RULES]:
         raise InputError(f"no rule is called '{unknown[0]}'; there are {', '.join(RULES)}", "rules")
     subject = Subject(model, name=name, direction=direction, vocab_size=vocab_size, pad_id=pad_id)
-    findings = []
-    for rule in wanted:
+    findings = _cannot_be_called(subject)
+    for rule in wanted if not findings else ():
         tell(rule)
         findings += [_allowed(finding, allow) for finding in _findings(RULES[rule], subject)]
     return Findings(subject.name, findings, time.perf_counter() - began)
+
+
+def _cannot_be_called(subject: Subject) -> list[Finding]:
+    """One finding, if the plainest call of all fails."""
+    trial = Trial(subject.sequences(3))
+    try:
+        n_values = subject(trial).n_values
+    except Exception as error:  # a model may raise anything
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        fix = "audit a module that is called as model(input_ids, attention_mask)"
+        return [Finding("callable", "one row of three tokens", "error", "high", reason=reason, fix=fix)]
+    if n_values:
+        return []
+    reason = "it gives back no floating-point tensor whose first sizes are those of the batch"
+    return [Finding("callable", "one row of three tokens", "error", "high", reason=reason)]
 
 
 def _findings(rule: Rule, subject: Subject) -> list[Finding]:
@@ -85,7 +101,9 @@ def _finding(rule: Rule, check: Check | Measure, subject: Subject) -> Finding:
     if isinstance(check, Measure):
         module, cause = None, CAUSES["mixes-neighbours" if mixes(subject) else check.cause]
     else:
-        with subject.cast_to(torch.float64):
+        # Where float64 gives no number (a model that casts on its way), the experiments are made as it is.
+        exact = (outcome.exact is not None and outcome.exact.is_finite) or not outcome.single.is_finite
+        with subject.cast_to(torch.float64 if exact else None):
             module = first_module(check, subject)
             cause = explain(check, rule.name, subject, module)
     by_design = cause.name in DESIGNS

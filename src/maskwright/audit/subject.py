@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -59,21 +59,24 @@ class Subject:
         self.name = name or type(model).__name__
         self.inner: Any = next((m for m in model.modules() if hasattr(m, "config") and hasattr(m, "dtype")), None)
         self.config: Any = getattr(self.inner, "config", None)
-        self.vocab_size = vocab_size or _of(self.config, "vocab_size")
+        self.vocab_size = vocab_size or of_config(self.config, "vocab_size")
         if not self.vocab_size:
             raise InputError("its vocabulary is not known: give vocab_size", self.name)
-        known = [_of(self.config, f"{kind}_token_id") for kind in ("pad", "bos", "eos", "cls", "sep", "mask", "unk")]
+        known = [
+            of_config(self.config, f"{kind}_token_id") for kind in ("pad", "bos", "eos", "cls", "sep", "mask", "unk")
+        ]
         listed = {i for i in known if isinstance(i, int)}
         self.has_pad = pad_id is not None or isinstance(known[0], int)
         self.pad_id: int = pad_id if pad_id is not None else (known[0] if isinstance(known[0], int) else 0)
         self.special_ids = special_ids | listed | {self.pad_id}
         self.direction = direction or _direction(self.inner, self.config)
+        self._shapes: dict[str, int] | None = None  # second sizes of outputs by row
         self.takes_features = hasattr(model, "tokenize") or hasattr(model, "encode")  # a SentenceTransformer
 
     @property
     def longest(self) -> int:
         """The longest row in tokens that the model has positions for, at most 512."""
-        limit = _of(self.config, "max_position_embeddings") or 512
+        limit = of_config(self.config, "max_position_embeddings") or 512
         return max(1, min(512, limit - 2 - max(self.pad_id, 0) if limit < 10**6 else 512))
 
     def sequences(self, *lengths: int, seed: int = 0) -> tuple[Tensor, ...]:
@@ -88,19 +91,30 @@ class Subject:
         """Run a trial, without gradients."""
         with torch.no_grad(), self.set_to(trial.settings):
             laid = lay(trial, self.pad_id)
-            return self.sorted_out(self.raw(laid, trial), laid, trial)
+            return self.sorted_out(self.raw(laid, trial), laid, trial, self._named_rows(laid.ids.shape[1]))
 
     def raw(self, laid: Laid, trial: Trial) -> dict[str, Tensor]:
         """The outputs as the model gives them, by name."""
         given: dict[str, Any] = {"input_ids": laid.ids}
         if trial.pad_value is not None:
-            states = self.inner.get_input_embeddings()(laid.ids)
+            states = self.embedded(laid.ids)
             given = {"inputs_embeds": torch.where(laid.keep[..., None], states, trial.pad_value)}
         if trial.mask != "none":
             given["attention_mask"] = mask_of(laid, trial.mask, self.dtype, causal=self.direction == "causal")
         if trial.positions == "of tokens":
             given["position_ids"] = laid.position + self.first_position
         return self.called(given | dict(trial.options), laid)
+
+    def embedded(self, ids: Tensor) -> Tensor:
+        """Token embeddings `[B, L, D]`.
+
+        Raises:
+            InputError: the model's own table gives something else.
+        """
+        states = self.inner.get_input_embeddings()(ids)
+        if not isinstance(states, Tensor):
+            raise InputError("its token embeddings are no plain table", self.name)
+        return states
 
     def called(self, given: dict[str, Any], laid: Laid) -> dict[str, Tensor]:
         """The outputs for these arguments, and what else the model wants."""
@@ -112,13 +126,23 @@ class Subject:
             return named_tensors(self.model(*given.values()))
         return named_tensors(self.model(**given))
 
-    def sorted_out(self, outputs: dict[str, Tensor], laid: Laid, trial: Trial) -> Outputs:
-        """Outputs `[B, L, ...]` cut to their sequences, `[B, ...]` by row."""
+    def _named_rows(self, width: int) -> set[str]:
+        """Outputs by row whose second size happens to be this width: it stays where the width is another."""
+        other = Trial(self.sequences(width + 1 if width < self.longest else max(1, width - 1)))
+        laid = lay(other, self.pad_id)
+        if self._shapes is None or width in self._shapes.values():
+            found = self.raw(laid, other)
+            self._shapes = {name: value.shape[1] for name, value in found.items() if value.ndim >= 2}
+            self._shapes = {name: n for name, n in self._shapes.items() if n != laid.ids.shape[1]}
+        return {name for name, n in self._shapes.items() if n == width}
+
+    def sorted_out(self, outputs: dict[str, Tensor], laid: Laid, trial: Trial, by_row: Container[str] = ()) -> Outputs:
+        """Outputs `[B, L, ...]` cut to their sequences, `[B, ...]` and those named `by_row` by row."""
         tokens: dict[str, dict[int, Tensor]] = {}
         rows: dict[str, dict[int, Tensor]] = {}
         n_rows, width = laid.ids.shape
         for name, value in outputs.items():
-            if value.ndim >= 2 and value.shape[:2] == (n_rows, width):
+            if value.ndim >= 2 and value.shape[:2] == (n_rows, width) and name not in by_row:
                 tokens[name] = {
                     sequence: value[row, start : start + len(trial.sequences[sequence])]
                     for sequence, (row, start) in laid.places.items()
@@ -163,7 +187,7 @@ class Subject:
     @contextmanager
     def set_to(self, settings: Mapping[str, Any]) -> Iterator[None]:
         """Change the model for a call: `attn_implementation`, `training` mode, or `dtype`."""
-        before = _of(self.config, "_attn_implementation")
+        before = of_config(self.config, "_attn_implementation")
         wanted = settings.get("attn_implementation")
         if wanted is not None and self.inner is not None:
             self.inner.set_attn_implementation(wanted)
@@ -177,13 +201,18 @@ class Subject:
                 self.inner.set_attn_implementation(before)
 
 
-def _of(config: Any, name: str) -> Any:
+def of_config(config: Any, name: str) -> Any:
+    """A value of a configuration, or of its text part; None where there is none."""
     if config is None:
         return None
-    value = getattr(config, name, None)
-    if value is None and hasattr(config, "get_text_config"):
-        value = getattr(config.get_text_config(), name, None)
-    return value
+    for part in (config, config.get_text_config() if hasattr(config, "get_text_config") else None):
+        try:
+            value = getattr(part, name, None)
+        except Exception:  # configurations of layers that differ refuse to answer for all
+            continue
+        if value is not None:
+            return value
+    return None
 
 
 def _direction(inner: Any, config: Any) -> Direction | None:

@@ -55,8 +55,7 @@ def _number(values: list[Tensor]) -> Difference:
 
 def _into_padding(subject: Subject, trial: Trial) -> Difference:
     laid = lay(trial, subject.pad_id)
-    table = subject.inner.get_input_embeddings()
-    states = table(laid.ids).detach().requires_grad_()
+    states = subject.embedded(laid.ids).detach().requires_grad_()
     given = mask_of(laid, "int", states.dtype, causal=False)
     inputs = {"inputs_embeds": states, "attention_mask": given}
     with torch.enable_grad():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from maskwright.audit.compare import Check
-from maskwright.audit.subject import Subject
+from maskwright.audit.subject import Subject, of_config
 from maskwright.audit.trial import Positions, Trial
 
 LENGTHS = (7, 5)
@@ -64,7 +64,7 @@ def _lengths(subject: Subject) -> tuple[int, int]:
 def _window(subject: Subject) -> int:
     """How far a sliding window reaches, 0 = none."""
     for name in ("sliding_window", "local_attention", "attention_window"):
-        value = getattr(subject.config, name, None)
+        value = of_config(subject.config, name)
         if isinstance(value, int):
             return value
     return 0

@@ -1,0 +1,79 @@
+"""A tiny random model of any transformers type, built offline from its configuration class."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModel
+from transformers.models.auto import modeling_auto
+
+from maskwright.errors import InputError
+
+LARGEST = 20_000_000
+WIDTH, HEADS, LAYERS, INNER, VOCAB, POSITIONS = 32, 2, 2, 48, 97, 64
+# What the sizes are called by one family or another.
+_SIZES = {
+    **dict.fromkeys(("hidden_size", "d_model", "n_embd", "dim", "emb_dim", "embedding_size"), WIDTH),
+    **dict.fromkeys(("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads"), HEADS),
+    **dict.fromkeys(("decoder_attention_heads", "num_key_value_heads"), HEADS),
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers"), LAYERS),
+    **dict.fromkeys(("decoder_layers", "num_decoder_layers"), LAYERS),
+    **dict.fromkeys(("intermediate_size", "ffn_dim", "d_ff", "n_inner", "hidden_dim", "d_inner"), INNER),
+    **dict.fromkeys(("encoder_ffn_dim", "decoder_ffn_dim"), INNER),
+    **dict.fromkeys(("head_dim", "d_kv"), WIDTH // HEADS),
+    "vocab_size": VOCAB,
+    **dict.fromkeys(("max_position_embeddings", "n_positions", "n_ctx"), POSITIONS),
+    "type_vocab_size": 2,
+}
+_IDS = {"pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3}
+_IDS |= {"mask_token_id": 4, "decoder_start_token_id": 2, "unk_token_id": 5}
+# What some families need besides.
+_FURTHER: dict[str, dict[str, Any]] = {
+    "esm": {"vocab_size": VOCAB, "token_dropout": True},
+    "funnel": {"block_sizes": [1, 1], "num_decoder_layers": 1},
+    "reformer": {"axial_pos_embds": False, "attention_head_size": WIDTH // HEADS},
+    "longformer": {"attention_window": 4},
+}
+
+
+def tiny_model(model_type: str, seed: int = 0, **overrides: Any) -> nn.Module:
+    """Random weights for a type, such as "bert": two layers of width 32.
+
+    Raises:
+        InputError: a type that transformers does not know, or that cannot be made so small.
+
+    Example:
+        >>> tiny_model("bert").config.hidden_size
+        32
+    """
+    if model_type not in CONFIG_MAPPING:
+        raise InputError(f"transformers knows no model type '{model_type}'", "arch")
+    torch.manual_seed(seed)
+    try:
+        config = AutoConfig.for_model(model_type, **_changes(CONFIG_MAPPING[model_type]) | overrides)
+        with torch.device("meta"):
+            n = sum(parameter.numel() for parameter in AutoModel.from_config(config).parameters())
+        if n > LARGEST:
+            raise InputError(f"it would still have {n:,} weights", "arch")
+        return AutoModel.from_config(config).eval()
+    except Exception as error:  # a family may refuse its sizes in any way
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise InputError(f"no tiny {model_type} can be made: {reason}", "arch") from error
+
+
+def masked_lm_types() -> list[str]:
+    """Every type of the installed transformers that has a masked-LM form, and so is meant to be an encoder."""
+    return sorted(set(modeling_auto.MODEL_FOR_MASKED_LM_MAPPING_NAMES) & set(modeling_auto.MODEL_MAPPING_NAMES))
+
+
+def _changes(config: Any) -> dict[str, Any]:
+    """Which sizes and ids a configuration class has, at our values."""
+    plain = config()
+    known = {name: value for name, value in (_SIZES | _IDS).items() if isinstance(getattr(plain, name, None), int)}
+    aliases = getattr(config, "attribute_map", {})
+    chosen = {name: value for name, value in known.items() if name not in aliases} | _IDS
+    if "block_sizes" in vars(plain):
+        chosen.pop("num_hidden_layers", None)
+    return chosen | _FURTHER.get(config.model_type, {})
