@@ -1,0 +1,1 @@
+"""One static HTML page from the records that runs leave behind; free of torch."""

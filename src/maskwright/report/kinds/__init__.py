@@ -1,0 +1,1 @@
+"""The kinds of record that a page can show: one file each."""
