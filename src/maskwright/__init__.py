@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from maskwright.objectives.corruption import MaskedCorruption
     from maskwright.objectives.mae import MaskedAutoencoder
     from maskwright.training.correct import correct_embeddings
+    from maskwright.training.in_memory import predict
 
 _MODULES = ("masks", "pooling")
 _HOMES = {
@@ -28,6 +29,7 @@ _HOMES = {
     "masked_log_softmax": "maskwright.masks.softmax",
     "masked_softmax": "maskwright.masks.softmax",
     "pack": "maskwright.encoders.pack",
+    "predict": "maskwright.training.in_memory",
     "unpack": "maskwright.encoders.pack",
 }
 
@@ -42,6 +44,7 @@ __all__ = [
     "masks",
     "pack",
     "pooling",
+    "predict",
     "unpack",
 ]
 

@@ -23,6 +23,7 @@ PUBLIC = [
     "masks",
     "pack",
     "pooling",
+    "predict",
     "unpack",
 ]
 

@@ -18,7 +18,7 @@ from maskwright.errors import InputError
 from maskwright.training.config import FinetuneConfig
 from maskwright.training.finetune import FinetuneResult, run_finetune
 from maskwright.training.metrics import decide, probabilities, score
-from maskwright.training.models import new_classifier, position_limit, resolve_max_length
+from maskwright.training.models import new_task_model, position_limit, resolve_max_length
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_positions_a_model_has(model_type: str, limit: int | None, root: Path) -
     task = TaskData("t", "regression", {"train": [Example("red", None, 1.0, "t:1")]})
     sizes = {"hidden_size": 22, "num_hidden_layers": 1, "num_attention_heads": 2, "max_position_embeddings": 32}
     overrides = {**sizes, "pad_token_id": 1} if model_type == "roberta" else sizes
-    model = new_classifier(task, tokenizer, from_config=model_type, overrides=overrides)
+    model = new_task_model(task, tokenizer, from_config=model_type, overrides=overrides)
     assert position_limit(model) == limit
     assert model.config.vocab_size == len(tokenizer)
     assert resolve_max_length(None, model, tokenizer) == min(limit or 32, 32)
@@ -151,7 +151,7 @@ def test_overrides_reach_the_configuration(root: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(root / "tokenizer")
     config = AutoConfig.for_model("bert", hidden_size=22, num_attention_heads=2, num_hidden_layers=1)
     config.save_pretrained(root / "start")
-    model = new_classifier(
+    model = new_task_model(
         tiny_run.data(), tokenizer, from_config=str(root / "start"), overrides={"hidden_act": "relu"}
     )
     assert (model.config.hidden_size, model.config.hidden_act, model.config.num_labels) == (22, "relu", 3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -32,6 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MaskwrightError as error:
         print(f"maskwright: error: {' '.join(str(error).split())}", file=sys.stderr)
         return BAD_USE
+    except BrokenPipeError:  # `maskwright ... | head`: nobody reads on
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
     except OSError as error:
         if error.errno not in _DISK:
             raise

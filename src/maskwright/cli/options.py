@@ -47,9 +47,9 @@ class Parser(ArgumentParser):
         return f"; did you mean '--{close[0]}'?" if close else ""
 
 
-def config_parser(verb: str, config: type[Any]) -> Parser:
+def config_parser(verb: str, config: type[Any], parser_type: type[Parser] = Parser) -> Parser:
     """A parser with one option a field of `config`, besides `--config FILE.yaml`, `--print_config` and `--json`."""
-    parser = Parser(verb)
+    parser = parser_type(verb)
     parser.add_argument("--config", action=ActionConfigFile, help="YAML file of options; later options override it")
     parser.add_argument("--json", action="store_true", help="print the result as JSON on stdout, all else on stderr")
     hints = get_type_hints(config)

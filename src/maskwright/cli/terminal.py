@@ -57,3 +57,8 @@ def show(title: str, rows: Mapping[str, str], *, as_json: bool, result: Mapping[
 def count(counts: Mapping[str, int]) -> str:
     """`{"train": 1200, "dev": 30}` as `train 1,200 · dev 30`."""
     return " · ".join(f"{name} {n:,}" for name, n in counts.items())
+
+
+def calibration(scores: Mapping[str, Any]) -> str:
+    """The three scores of a calibration in one line."""
+    return f"ECE {scores['ece']:.4f} · Brier {scores['brier']:.4f} · NLL {scores['nll']:.4f}"

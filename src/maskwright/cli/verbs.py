@@ -40,6 +40,12 @@ VERBS: tuple[Verb, ...] = (
         "maskwright finetune --model google-bert/bert-base-chinese --task tnews --data tnews_public.zip",
     ),
     Verb(
+        "sweep",
+        "tasks x variants x seeds of fine-tuning, and which differences are more than noise",
+        "maskwright.cli.sweep",
+        "maskwright sweep droptoken --data CLUE --model google-bert/bert-base-chinese",
+    ),
+    Verb(
         "predict",
         "labels and probabilities from a fine-tuned model",
         "maskwright.cli.predict",
@@ -58,6 +64,18 @@ VERBS: tuple[Verb, ...] = (
         "maskwright correct google-bert/bert-base-chinese corrected",
     ),
     Verb(
+        "gap",
+        "how far a model is from the average of itself under the noise of its pretraining",
+        "maskwright.cli.gap",
+        "maskwright gap google-bert/bert-base-uncased texts.txt --noise mlm --rates 0.15 0.5",
+    ),
+    Verb(
+        "audit",
+        "mask bugs in anybody's model: which law it breaks, in which module, and why",
+        "maskwright.cli.audit",
+        "maskwright audit google-bert/bert-base-uncased",
+    ),
+    Verb(
         "bench",
         "what packing saves on your model, your text and your machine",
         "maskwright.cli.bench",
@@ -68,6 +86,18 @@ VERBS: tuple[Verb, ...] = (
         "masks of your own text as a picture: padding, causal, both, hidden columns, documents",
         "maskwright.cli.draw",
         'maskwright draw "the cat sat on the mat" "a dog" --masks padding both --output masks.png',
+    ),
+    Verb(
+        "report",
+        "one web page of runs, sweeps and measurements: tables, curves, options",
+        "maskwright.cli.report",
+        "maskwright report runs/plain runs/droptoken --output report.html",
+    ),
+    Verb(
+        "tasks",
+        "the tasks known by name, with their sizes and what is on disk",
+        "maskwright.cli.tasks",
+        "maskwright tasks --data clue",
     ),
     Verb(
         "families",

@@ -20,7 +20,8 @@ class PaddingCollator:
 
     Takes dicts with `input_ids`, and optionally `token_type_ids`, `labels` (one value or a fixed number of values a
     row; whole numbers become int64, fractions float32) and `length`, which is dropped. Returns tensors `[B, L]`;
-    `labels` is `[B]` or `[B, n_labels]`. In `attention_mask` 1 = takes part. `pad_to_multiple_of` rounds L up.
+    `labels` is `[B]` or `[B, n_labels]`. In `attention_mask` 1 = takes part. `pad_to_multiple_of` rounds L up;
+    `side` ("left" or "right") overrides the tokenizer's.
 
     Raises:
         InputError: a tokenizer without a pad token.
@@ -34,11 +35,13 @@ class PaddingCollator:
         ([[2, 5, 3], [2, 3, 0]], [[1, 1, 1], [1, 1, 0]])
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, pad_to_multiple_of: int | None = None) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, pad_to_multiple_of: int | None = None, side: str | None = None
+    ) -> None:
         if tokenizer.pad_token_id is None:
             raise InputError("the tokenizer has no pad token; set tokenizer.pad_token", "tokenizer")
         self._fills = {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
-        self._pads_left = tokenizer.padding_side == "left"
+        self._pads_left = (side or tokenizer.padding_side) == "left"
         self._multiple = pad_to_multiple_of or 1
 
     def __call__(self, features: Sequence[Mapping[str, Any]]) -> dict[str, torch.Tensor]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from datasets import Dataset
+from tqdm.auto import tqdm
 
 from maskwright.data.tasks.base import Example, Problem
 from maskwright.errors import InputError
@@ -54,8 +55,7 @@ def encode_examples(
     chunks: dict[str, list[pa.Array]] = {name: [] for name in columns}
     lengths: list[int] = []
     n_truncated = 0
-    for start in range(0, len(examples), CHUNK):
-        chunk = examples[start : start + CHUNK]
+    for chunk in chunks_of(examples):
         encoded = _tokenise(chunk, tokenizer, None)
         too_long = [i for i, ids in enumerate(encoded["input_ids"]) if len(ids) > max_length]
         n_truncated += len(too_long)
@@ -76,6 +76,17 @@ def encode_examples(
     if label_column is not None:
         data["labels"] = label_column
     return EncodedSplit(Dataset.from_dict(data), n_truncated, sum(lengths))
+
+
+def chunks_of(examples: Sequence[Example]) -> Iterator[Sequence[Example]]:
+    """The examples in chunks of a thousand, with a progress bar once it takes more than two seconds.
+
+    Chunks become arrow arrays one by one: token ids as Python numbers would take ten times the memory.
+    """
+    with tqdm(total=len(examples), unit="example", desc="tokenising", delay=2, leave=False) as bar:
+        for start in range(0, len(examples), CHUNK):
+            yield examples[start : start + CHUNK]
+            bar.update(len(examples[start : start + CHUNK]))
 
 
 def _tokenise(

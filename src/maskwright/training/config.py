@@ -15,6 +15,9 @@ from maskwright.errors import InputError
 Problem = Literal["auto", "single_label_classification", "multi_label_classification", "regression"]
 Pooling = Literal["mean", "cls", "max"]
 Interval = Literal["no", "steps", "epoch"]
+ClassWeights = Literal["none", "balanced"]
+Averaging = Literal["weight", "model"]
+Noise = Literal["dropout", "droptoken"]
 
 
 def option(default: Any, help: str, *, many: bool = False) -> Any:
@@ -35,6 +38,7 @@ class TextOptions:
     text_pair_column: str | None = option(None, "column of the second text, if examples are pairs")
     label_column: str = option("label", "column of the gold label in your own files")
     max_length: int | None = option(None, "longest text in tokens, special tokens included (default: the model's)")
+    doc_stride: int = option(128, "tokens that neighbouring windows of a long paragraph share, in span reading")
 
     def check_text_options(self, files: str, has_files: bool) -> None:
         """Raises: InputError, unless exactly one source of examples is named and its parts are there."""
@@ -44,6 +48,8 @@ class TextOptions:
             raise InputError(f"task '{self.task}' needs its folder or zip: data=PATH", where="data")
         if self.max_length is not None and self.max_length < 3:
             raise InputError(f"must be 3 or more to leave room for a token, got {self.max_length}", where="max_length")
+        if self.doc_stride < 0:
+            raise InputError(f"must be 0 or more, got {self.doc_stride}", where="doc_stride")
 
 
 @dataclass(kw_only=True)
@@ -103,11 +109,14 @@ class FinetuneConfig(TextOptions, RunOptions):
     validation_file: str | None = option(None, "held-out examples, evaluated while training")
     test_file: str | None = option(None, "examples evaluated once at the end, if labelled")
     problem: Problem = option("auto", "what the labels are; auto: worked out from the training file")
+    train_split: str = option("train", "the task's split to train on")
+    dev_split: str = option("dev", "the task's split to evaluate on while training")
     limit_train: int | None = option(None, "use only so many training examples, the same ones every time")
     limit_eval: int | None = option(None, "use only so many examples of every other split")
 
     packed: bool = option(True, "compute real tokens only (same result, less work)")
     drop_rate: float = option(0.0, "DropToken: share of tokens left out of every training step")
+    final_drop_rate: float | None = option(None, "DropToken's rate at the end; it changes evenly from `drop_rate`")
     max_tokens_per_batch: int | None = option(None, "batch by a token budget instead of a number of rows")
 
     per_device_train_batch_size: int = option(32, "rows a step and device, without a token budget")
@@ -115,7 +124,11 @@ class FinetuneConfig(TextOptions, RunOptions):
     num_train_epochs: float = option(3.0, "passes over the training examples")
     learning_rate: float = option(3e-5, "peak learning rate")
     warmup_steps: float = option(0.1, "steps of linear warm-up, or below 1 their share of all steps")
+    layer_decay: float = option(1.0, "factor of the learning rate from a layer to the one below it; the head's is full")
     label_smoothing_factor: float = option(0.0, "share of probability spread over all classes")
+    class_weights: ClassWeights = option("none", "balanced: every class counts the same in the training loss, in all")
+    rdrop_alpha: float = option(0.0, "R-Drop: weight of the divergence between two passes over every batch; 0 = off")
+    correct_embeddings: bool = option(False, "start from embeddings as masked pretraining saw them on average")
 
     eval_strategy: Interval = option("epoch", "when to evaluate")
     eval_steps: int | None = option(None, "steps between evaluations, with eval_strategy=steps")
@@ -130,8 +143,16 @@ class FinetuneConfig(TextOptions, RunOptions):
         self.check_run_options()
         if not 0 <= self.drop_rate < 1:
             raise InputError(f"must be in [0, 1), got {self.drop_rate}", where="drop_rate")
-        if self.drop_rate and not self.packed:
+        if self.final_drop_rate is not None and not 0 <= self.final_drop_rate < 1:
+            raise InputError(f"must be in [0, 1), got {self.final_drop_rate}", where="final_drop_rate")
+        if (self.drop_rate or self.final_drop_rate is not None) and not self.packed:
             raise InputError("DropToken is done by packing; leave packed on", where="drop_rate")
+        if not 0 < self.layer_decay <= 1:
+            raise InputError(f"must be above 0 and at most 1, got {self.layer_decay}", where="layer_decay")
+        if not self.rdrop_alpha >= 0:
+            raise InputError(f"must be 0 or more, got {self.rdrop_alpha}", where="rdrop_alpha")
+        if self.correct_embeddings and self.from_config:
+            raise InputError("random weights never saw [MASK]; name a pretrained model", where="correct_embeddings")
         if self.max_tokens_per_batch is not None and self.max_tokens_per_batch < 1:
             raise InputError(f"must be positive, got {self.max_tokens_per_batch}", where="max_tokens_per_batch")
         if self.early_stopping_patience is not None and self.eval_strategy == "no":
@@ -150,7 +171,13 @@ class PredictConfig(TextOptions):
     input: str | None = option(None, "your own file: JSONL, CSV, TSV or Parquet")
     split: str = option("test", "the task's split to predict")
     output: str = option("predictions.jsonl", "where predictions go; .jsonl or .csv says the format")
+    submission: bool | str = option(False, "also write the benchmark's own file, into this folder (true: submission)")
     threshold: float = option(0.5, "probability from which a label counts, for multi-label models")
+    averaging: Averaging = option("weight", "weight: one pass without noise; model: the mean over `samples` noisy ones")
+    samples: int = option(16, "noisy passes over every text, with averaging=model")
+    noise: Noise = option("dropout", "what differs between them: the model's own dropout, or tokens left out")
+    drop_rate: float = option(0.1, "share of tokens left out of every pass, with noise=droptoken")
+    seed: int = option(0, "seed of the noise")
     max_tokens_per_batch: int = option(4096, "tokens computed at once")
     limit: int | None = option(None, "predict only so many examples, the same ones every time")
     packed: bool = option(True, "compute real tokens only (same result, less work)")
@@ -160,6 +187,12 @@ class PredictConfig(TextOptions):
         self.check_text_options("an input file", has_files=self.input is not None)
         if Path(self.output).suffix not in {".jsonl", ".csv"}:
             raise InputError(f"must end in .jsonl or .csv, got '{self.output}'", where="output")
+        if self.submission and not self.task:
+            raise InputError("only a known task has an official format; name the task", where="submission")
+        if self.samples < 2:
+            raise InputError(f"must be 2 or more, got {self.samples}", where="samples")
+        if not 0 <= self.drop_rate < 1:
+            raise InputError(f"must be in [0, 1), got {self.drop_rate}", where="drop_rate")
 
 
 @dataclass(kw_only=True)

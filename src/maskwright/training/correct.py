@@ -14,7 +14,7 @@ import yaml
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, PreTrainedConfig
+from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from maskwright.errors import InputError
 from maskwright.objectives.correction import expected_embeddings
@@ -122,13 +122,42 @@ def correct_embeddings(
     return done
 
 
+def correct_in_memory(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, source: str) -> None:
+    """Replace a loaded model's input embeddings by what pretraining saw on average, as `correct_embeddings` would.
+
+    Rate and shares are those of the run that made `source`, or BERT's. A head that shares the table keeps the old one.
+
+    Args:
+        model: just loaded from `source`, with any head.
+        tokenizer: its tokenizer; special tokens stay as they are.
+        source: a local folder or hub name.
+
+    Raises:
+        InputError: no [MASK] token, or a run that put no [MASK] in its encoder's input.
+    """
+    if tokenizer.mask_token_id is None:
+        raise InputError(f"{source} has no [MASK] token, so its embeddings were never mixed with one", "model")
+    rate, shares = _pretraining_of(Path(source).expanduser())
+    embeddings, head = model.get_input_embeddings(), model.get_output_embeddings()
+    special = torch.tensor(sorted(tokenizer.all_special_ids))
+    old = embeddings.weight
+    if head is not None and head.weight is old:
+        model.config.tie_word_embeddings = False
+    keep = special[special < len(old)]
+    embeddings.weight = nn.Parameter(expected_embeddings(old, tokenizer.mask_token_id, rate, shares, keep))
+
+
 def _folder(name: str) -> Path:
     folder = Path(name).expanduser()
     return folder if folder.is_dir() else download(name)
 
 
 def _pretraining_of(source: Path) -> tuple[float, Shares]:
-    """Rate and shares of a folder that `maskwright pretrain` wrote; BERT's for any other."""
+    """Rate and shares of a folder that `maskwright pretrain` wrote; BERT's for any other.
+
+    Raises:
+        InputError: a run that put no [MASK] in its encoder's input.
+    """
     path = source / "config.yaml"
     run = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
     if not isinstance(run, dict) or "objective" not in run:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,16 +11,19 @@ from typing import Any
 import numpy as np
 from transformers import EarlyStoppingCallback, EvalPrediction, TrainerCallback, TrainingArguments, set_seed
 
-from maskwright.data.collate import PaddingCollator
-from maskwright.data.encode import encode_examples
-from maskwright.data.tasks.base import TaskData
+from maskwright.data.encode import EncodedSplit
+from maskwright.data.tasks.base import Example, TaskData
 from maskwright.encoders.pack import pack
 from maskwright.errors import InputError
 from maskwright.training import runs
 from maskwright.training.arguments import new_arguments, shared_arguments
+from maskwright.training.calibration import calibration_of
 from maskwright.training.config import FinetuneConfig
-from maskwright.training.metrics import score
-from maskwright.training.models import load_tokenizer, new_classifier, resolve_max_length
+from maskwright.training.correct import correct_in_memory
+from maskwright.training.kinds.base import Limits, Predicted
+from maskwright.training.kinds.table import KINDS
+from maskwright.training.models import load_tokenizer, new_task_model, resolve_max_length
+from maskwright.training.regularisers import regularisers
 from maskwright.training.texts import DEV, TEST, TRAIN, labelled, training_data
 from maskwright.training.trainer import PackedTrainer
 
@@ -45,7 +48,9 @@ class FinetuneResult:
     n_truncated: dict[str, int]
     max_length: int
     skipped: dict[str, int] = field(default_factory=dict)
+    mended: dict[str, int] = field(default_factory=dict)
     best_checkpoint: str | None = None
+    calibration: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -72,18 +77,19 @@ def run_finetune(
     checkpoint = runs.prepare_run(folder, overwrite=config.overwrite_output_dir, resume=config.resume_from_checkpoint)
 
     set_seed(config.seed)
-    model = new_classifier(
+    model = new_task_model(
         data, tokenizer, model=config.model, from_config=config.from_config, overrides=config.config_overrides
     )
+    if config.correct_embeddings:
+        correct_in_memory(model, tokenizer, str(config.model))
     max_length = resolve_max_length(config.max_length, model, tokenizer)
     if config.packed:
         pack(model, drop_rate=config.drop_rate, special_ids=tokenizer)
     splits = {TRAIN: data.splits[TRAIN]}
     splits |= {split: examples for split in (DEV, TEST) if (examples := labelled(data, split))}
-    encoded = {
-        split: encode_examples(examples, tokenizer, max_length, data.problem, data.n_labels)
-        for split, examples in splits.items()
-    }
+    kind, limits = KINDS[data.problem], Limits(max_length, config.doc_stride)
+    encoded = {split: kind.encode(examples, tokenizer, limits, data) for split, examples in splits.items()}
+    scorers = {split: Scorer(data, splits[split], encoded[split]) for split in splits}
 
     trainer = PackedTrainer(
         model,
@@ -92,8 +98,10 @@ def run_finetune(
         train_dataset=encoded[TRAIN].dataset,
         eval_dataset=encoded[DEV].dataset if DEV in encoded else None,
         processing_class=tokenizer,
-        data_collator=PaddingCollator(tokenizer),
-        compute_metrics=scorer(data),
+        data_collator=kind.collator(tokenizer),
+        compute_metrics=scorers.get(DEV),
+        loss=kind.loss,
+        **regularisers(config, data, model),
         callbacks=[runs.MetricsLog(folder / "metrics.jsonl"), *_early_stopping(config, args), *callbacks],
     )
     is_main = trainer.is_world_process_zero()
@@ -102,7 +110,13 @@ def run_finetune(
     began = time.perf_counter()
     output = trainer.train(resume_from_checkpoint=checkpoint)
     train_s = time.perf_counter() - began
-    metrics = _final_metrics(trainer, {split: encoded[split].dataset for split in (DEV, TEST) if split in encoded})
+    metrics: dict[str, float] = {}
+    calibration: dict[str, dict[str, Any]] = {}
+    for split in (split for split in (DEV, TEST) if split in encoded):
+        trainer.compute_metrics = scorers[split]
+        metrics |= _final_metrics(trainer, split, encoded[split].dataset)
+        if (measured := scorers[split].calibration()) is not None:
+            calibration[split] = measured
     trainer.save_model(config.output_dir)
 
     seen = trainer.throughput
@@ -118,11 +132,14 @@ def run_finetune(
         n_truncated={split: part.n_truncated for split, part in encoded.items()},
         max_length=max_length,
         skipped=dict(data.skipped),
+        mended=dict(data.mended),
         best_checkpoint=trainer.state.best_model_checkpoint,
+        calibration=calibration,
     )
     if is_main:
         runs.write_json(folder / "results.json", result.to_dict())
-        runs.write_model_card(folder, config, result.to_dict())
+        use = {"pipeline_tag": kind.pipeline_tag, "auto_model": kind.auto_model.__name__}
+        runs.write_model_card(folder, config, result.to_dict(), **use)
     return result
 
 
@@ -145,13 +162,22 @@ def training_arguments(config: FinetuneConfig, data: TaskData) -> TrainingArgume
     return new_arguments(values, config.training_arguments)
 
 
-def scorer(data: TaskData) -> Callable[[EvalPrediction], dict[str, float]]:
-    """The task's metrics as transformers' `compute_metrics`."""
+class Scorer:
+    """The task's metrics on one split as transformers' `compute_metrics`, and its calibration when last evaluated."""
 
-    def compute(prediction: EvalPrediction) -> dict[str, float]:
-        return score(data.metrics, np.asarray(prediction.predictions), np.asarray(prediction.label_ids), data.problem)
+    def __init__(self, data: TaskData, examples: Sequence[Example], encoded: EncodedSplit) -> None:
+        self.data, self.examples, self.encoded = data, examples, encoded
+        self._last: Predicted | None = None
 
-    return compute
+    def __call__(self, prediction: EvalPrediction) -> dict[str, float]:
+        found = prediction.predictions
+        outputs = tuple(map(np.asarray, found if isinstance(found, tuple) else (found,)))
+        self._last = Predicted(self.data, self.data.labels, self.examples, self.encoded.dataset, outputs)
+        return KINDS[self.data.problem].score(self._last)
+
+    def calibration(self) -> dict[str, Any] | None:
+        """Of the last evaluation, as plain values; None before one, and where there are no probabilities."""
+        return None if self._last is None else calibration_of(self._last)
 
 
 def _early_stopping(config: FinetuneConfig, args: TrainingArguments) -> list[TrainerCallback]:
@@ -162,10 +188,7 @@ def _early_stopping(config: FinetuneConfig, args: TrainingArguments) -> list[Tra
     return [EarlyStoppingCallback(config.early_stopping_patience)]
 
 
-def _final_metrics(trainer: PackedTrainer, held_out: dict[str, Any]) -> dict[str, float]:
-    metrics: dict[str, float] = {}
-    for split, dataset in held_out.items():
-        scores = trainer.evaluate(dataset, metric_key_prefix=split)
-        timing = ("_runtime", "_per_second", "_steps", "epoch")
-        metrics |= {name: value for name, value in scores.items() if not name.endswith(timing)}
-    return metrics
+def _final_metrics(trainer: PackedTrainer, split: str, dataset: Any) -> dict[str, float]:
+    scores = trainer.evaluate(dataset, metric_key_prefix=split)
+    timing = ("_runtime", "_per_second", "_steps", "epoch")
+    return {name: value for name, value in scores.items() if not name.endswith(timing)}

@@ -13,7 +13,6 @@ from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForMaskedLM,
-    AutoModelForSequenceClassification,
     AutoTokenizer,
     PreTrainedConfig,
     PreTrainedModel,
@@ -22,6 +21,7 @@ from transformers import (
 
 from maskwright.data.tasks.base import TaskData
 from maskwright.errors import InputError
+from maskwright.training.kinds.table import KINDS, problem_of_config
 
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
 
@@ -53,22 +53,24 @@ def load_encoder(name: str, dtype: torch.dtype = torch.float32) -> PreTrainedMod
 
 
 def load_fine_tuned(name: str) -> PreTrainedModel:
-    """A classifier or regressor as fine-tuned, in float32 and evaluation mode.
+    """A task model as fine-tuned, with the head its configuration names, in float32 and evaluation mode.
 
     Raises:
         InputError: see `load_encoder`; or the folder holds an encoder that has no trained head.
     """
     check_model(name)
     with _one_line_errors(name, "model"):
-        model, report = AutoModelForSequenceClassification.from_pretrained(
+        kind = KINDS[problem_of_config(AutoConfig.from_pretrained(name))]
+        model, report = kind.auto_model.from_pretrained(
             name, use_safetensors=True, dtype=torch.float32, output_loading_info=True
         )
     if missing := sorted(report["missing_keys"]):
         raise InputError(f"{name} has no trained head ({missing[0]} is missing); fine-tune it first", where="model")
+    kind.restrict(model)
     return model.eval()
 
 
-def new_classifier(
+def new_task_model(
     data: TaskData,
     tokenizer: PreTrainedTokenizerBase,
     *,
@@ -76,7 +78,7 @@ def new_classifier(
     from_config: str | None = None,
     overrides: dict[str, Any] | None = None,
 ) -> PreTrainedModel:
-    """A model with a fresh head for a task, its labels in the configuration.
+    """A model with a fresh head for a task, its labels in the configuration; what is no candidate never wins.
 
     Args:
         data: gives problem and labels.
@@ -86,26 +88,24 @@ def new_classifier(
         overrides: values to change in the configuration.
 
     Raises:
-        InputError: see `load_encoder`; or an unknown model type.
+        InputError: see `load_encoder`; an unknown model type; or one that has no head for this kind of task.
     """
-    # A name may stand for the number that the files hold; readers of predictions want the name.
-    names = [data.label_names.get(label, label) for label in data.labels] or ["value"]
-    head = {
-        "num_labels": data.n_labels,
-        "problem_type": data.problem,
-        "id2label": dict(enumerate(names)),
-        "label2id": {name: i for i, name in enumerate(names)},
-    }
+    kind = KINDS[data.problem]
+    head = kind.head(data)
     if from_config:
         config = _random_config(from_config, {**head, **_vocabulary(tokenizer), **(overrides or {})})
-        return AutoModelForSequenceClassification.from_config(config, dtype=torch.float32)
-    assert model is not None
-    check_model(model)
-    with _one_line_errors(model, "model"):
-        config = AutoConfig.from_pretrained(model, **head, **(overrides or {}))
-        return AutoModelForSequenceClassification.from_pretrained(
-            model, config=config, use_safetensors=True, dtype=torch.float32, ignore_mismatched_sizes=True
-        )
+        with _one_line_errors(from_config, "from_config"):
+            found = kind.auto_model.from_config(config, dtype=torch.float32)
+    else:
+        assert model is not None
+        check_model(model)
+        with _one_line_errors(model, "model"):
+            config = AutoConfig.from_pretrained(model, **head, **(overrides or {}))
+            found = kind.auto_model.from_pretrained(
+                model, config=config, use_safetensors=True, dtype=torch.float32, ignore_mismatched_sizes=True
+            )
+    kind.restrict(found)
+    return found
 
 
 def new_masked_lm(

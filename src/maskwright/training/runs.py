@@ -157,15 +157,32 @@ class MetricsLog(TrainerCallback):
                 file.write(json.dumps(record, ensure_ascii=False) + "\n")
 
 
-def write_model_card(folder: Path, config: FinetuneConfig, result: dict[str, Any]) -> None:
-    """`README.md`: what the model is, how it scored, how to use it, how to make it again."""
+def write_model_card(
+    folder: Path,
+    config: FinetuneConfig,
+    result: dict[str, Any],
+    *,
+    pipeline_tag: str = "text-classification",
+    auto_model: str = "AutoModelForSequenceClassification",
+) -> None:
+    """`README.md`: what the model is, how it scored, how to use it, how to make it again.
+
+    `pipeline_tag` is the hub's name of what the model does, `auto_model` transformers' class that loads it.
+    """
     source = config.model or f"random weights ({config.from_config})"
     data = f"task `{config.task}`" if config.task else f"`{Path(str(config.train_file)).name}`"
     scores = [(name, value) for name, value in result["metrics"].items() if isinstance(value, float)]
     rows = "\n".join(f"| {name} | {value:.4f} |" for name, value in scores) or "| none | |"
+    if pipeline_tag == "text-classification":
+        use = f'from transformers import pipeline\n\nclassify = pipeline("{pipeline_tag}", model="{folder.name}")'
+        predict = f"`maskwright predict --model {folder.name} --input texts.jsonl` writes labels and probabilities."
+    else:
+        use = f'from transformers import {auto_model}\n\nmodel = {auto_model}.from_pretrained("{folder.name}")'
+        options = f"--task {config.task} --data PATH --submission true"
+        predict = f"`maskwright predict --model {folder.name} {options}` writes answers and the official file."
     card = f"""---
 library_name: transformers
-pipeline_tag: text-classification
+pipeline_tag: {pipeline_tag}
 ---
 # {folder.name}
 
@@ -181,12 +198,10 @@ DropToken rate {config.drop_rate}, seed {config.seed}.
 ## Use
 
 ```python
-from transformers import pipeline
-
-classify = pipeline("text-classification", model="{folder.name}")
+{use}
 ```
 
-`maskwright predict --model {folder.name} --input texts.jsonl` writes labels and probabilities.
+{predict}
 `maskwright finetune --config config.yaml --output_dir again` makes it again; versions are in `environment.json`.
 """
     (folder / "README.md").write_text(card, encoding="utf-8")

@@ -6,7 +6,8 @@ import random
 from collections.abc import Sequence
 
 from maskwright.data.table import load_table
-from maskwright.data.tasks.base import Example, TaskData
+from maskwright.data.tasks.base import Answer, Example, TaskData
+from maskwright.data.tasks.reading import NOWHERE
 from maskwright.data.tasks.registry import load_task
 from maskwright.errors import InputError
 from maskwright.training.config import FinetuneConfig
@@ -22,6 +23,7 @@ def training_data(config: FinetuneConfig) -> TaskData:
     """
     if config.task and config.data:
         data = load_task(config.task, config.data)
+        _give_roles(data, config.train_split, config.dev_split)
     else:
         named = {TRAIN: config.train_file, DEV: config.validation_file, TEST: config.test_file}
         files = {split: file for split, file in named.items() if file is not None}
@@ -32,15 +34,37 @@ def training_data(config: FinetuneConfig) -> TaskData:
             label_column=config.label_column,
             problem=config.problem,
         )
+    there = ", ".join(split for split, examples in data.splits.items() if examples)
     data.splits = {
         split: draw(examples, config.limit_train if split == TRAIN else config.limit_eval)
         for split, examples in data.splits.items()
     }
     if not data.splits.get(TRAIN):
-        raise InputError("there is no training example", where=config.data or config.train_file)
+        hint = f"; the splits there are {there}: train_split={there.split(',')[0]} takes one" if there else ""
+        raise InputError(f"there is no training example{hint}", where=config.data or config.train_file)
     if unlabelled := next((example for example in data.splits[TRAIN] if example.label is None), None):
         raise InputError("a training example has no label", where=unlabelled.where)
     return data
+
+
+def _give_roles(data: TaskData, train_split: str, dev_split: str) -> None:
+    """Put splits under the names of the roles they are to play, in place; a role's own split gives way.
+
+    What is trained on is not evaluated on, and holds no question whose answer stands nowhere.
+    """
+    roles = {TRAIN: train_split} if train_split == dev_split else {TRAIN: train_split, DEV: dev_split}
+    for role, split in roles.items():
+        if split not in data.splits and split != role:
+            there = ", ".join(data.splits)
+            raise InputError(f"the task has no split {split!r} there, only {there}", f"{role}_split")
+    taken = {TRAIN, DEV, *roles.values()}
+    rest = {split: examples for split, examples in data.splits.items() if split not in taken}
+    played = {role: data.splits[split] for role, split in roles.items() if split in data.splits}
+    data.splits = played | rest
+    if train := played.get(TRAIN):
+        data.splits[TRAIN] = [e for e in train if not (isinstance(e.label, Answer) and e.label.start is None)]
+        if n_nowhere := len(train) - len(data.splits[TRAIN]):
+            data.skipped[NOWHERE] += n_nowhere
 
 
 def draw(examples: Sequence[Example], limit: int | None) -> list[Example]:

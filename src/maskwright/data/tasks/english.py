@@ -7,7 +7,7 @@ from collections.abc import Callable
 from maskwright.data.archive import Entry, location
 from maskwright.data.rows import Rows, read_lines, tab_rows
 from maskwright.data.tasks.sentences import pair, sentence
-from maskwright.data.tasks.spec import TaskSpec, tab_table
+from maskwright.data.tasks.spec import TaskSpec, by_row, tab_table
 from maskwright.errors import InputError
 
 
@@ -39,8 +39,7 @@ ENGLISH = (
         description="sentiment of a sentence from a film review",
         labels=("0", "1"),
         files={split: (f"stsa.binary.{split}",) for split in ("train", "dev", "test")},
-        texts=sentence(),
-        read=labelled_lines(),
+        reader=by_row(labelled_lines(), sentence()),
         metrics=("accuracy", "f1"),
         label_names={"0": "negative", "1": "positive"},
         sizes={"train": 6920, "dev": 872, "test": 1821},
@@ -52,8 +51,7 @@ ENGLISH = (
         description="kind of answer a question asks for",
         labels=tuple("012345"),
         files={split: (f"TREC.{split}.all",) for split in ("train", "test")},
-        texts=sentence(),
-        read=labelled_lines("latin-1"),
+        reader=by_row(labelled_lines("latin-1"), sentence()),
         label_names={
             "0": "description",
             "1": "entity",
@@ -75,8 +73,7 @@ ENGLISH = (
             "dev": ("cola_public_raw_in_domain_dev.tsv", "in_domain_dev.tsv"),
             "test": ("cola_public_raw_out_of_domain_dev.tsv", "out_of_domain_dev.tsv"),
         },
-        texts=sentence(),
-        read=cola_lines,
+        reader=by_row(cola_lines, sentence()),
         metrics=("matthews_correlation", "accuracy"),
         label_names={"0": "unacceptable", "1": "acceptable"},
         sizes={"train": 8551, "dev": 527, "test": 516},
@@ -88,8 +85,7 @@ ENGLISH = (
         description="is sentence 2 a paraphrase of sentence 1?",
         labels=("0", "1"),
         files={split: (f"msr_paraphrase_{split}.txt",) for split in ("train", "test")},
-        texts=pair("#1 String", "#2 String"),
-        read=tab_table,
+        reader=by_row(tab_table, pair("#1 String", "#2 String")),
         metrics=("f1", "accuracy"),
         label_field="Quality",
         label_names={"0": "different", "1": "paraphrase"},

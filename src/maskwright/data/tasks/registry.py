@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import random
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -16,7 +16,7 @@ from maskwright.data.labels import label_text
 from maskwright.data.tasks.base import Example, TaskData
 from maskwright.data.tasks.clue import CLUE
 from maskwright.data.tasks.english import ENGLISH
-from maskwright.data.tasks.spec import TaskSpec, json_lines, read_examples, take
+from maskwright.data.tasks.spec import Candidate, Notes, TaskSpec, json_lines, take
 from maskwright.errors import InputError
 
 TASKS: Mapping[str, TaskSpec] = MappingProxyType({spec.name: spec for spec in (*CLUE, *ENGLISH)})
@@ -56,30 +56,29 @@ def load_task(
     if limit is not None and limit < 1:
         raise InputError(f"at least 1 example a split is needed, not {limit}", "limit")
 
-    skipped: Counter[str] = Counter()
-    names = dict(spec.label_names)
+    notes = Notes(names=dict(spec.label_names))
     with _opened(spec, Path(path)) as (folder, files):
         missing = [split for split in splits or () if split not in files]
         if missing:
-            looked_for = ", ".join(spec.files[missing[0]])
-            raise InputError(f"no file of the split {missing[0]!r}; looked for {looked_for}", location(folder))
+            raise InputError(
+                f"no file of the split {missing[0]!r}; looked for {_shown(spec.files[missing[0]])}", location(folder)
+            )
         names_file = find_file(folder, ["labels.json"])
         if names_file is not None and spec.name_field:
             for where, row in json_lines(names_file):
-                names[label_text(take(row, "label", object, where))] = take(row, spec.name_field, str, where)
-        examples = {
-            split: _draw(read_examples(spec, split, file, skipped, names), limit)
-            for split, file in files.items()
-            if splits is None or split in splits
-        }
+                notes.names[label_text(take(row, "label", object, where))] = take(row, spec.name_field, str, where)
+        wanted = {split: found for split, found in files.items() if splits is None or split in splits}
+        examples = {split: _draw(spec.reader(spec, split, found, notes), limit) for split, found in wanted.items()}
     return TaskData(
         name=name,
-        problem="single_label_classification",
+        problem=spec.problem,
         splits=examples,
         labels=spec.labels,
-        label_names=names,
+        label_names=notes.names,
         metrics=spec.metrics,
-        skipped=skipped,
+        skipped=notes.skipped,
+        mended=notes.mended,
+        files={split: tuple(file.name for file in found) for split, found in wanted.items()},
     )
 
 
@@ -95,32 +94,93 @@ def describe_tasks() -> list[dict[str, Any]]:
             "name": spec.name,
             "kind": spec.kind,
             "language": spec.language,
+            "labels": list(spec.labels),
             "n_labels": len(spec.labels),
             "metrics": list(spec.metrics),
             "sizes": dict(spec.sizes),
-            "files": {split: list(names) for split, names in spec.files.items()},
+            "files": {split: _shown(names).split(", ") for split, names in spec.files.items()},
+            "problem": spec.problem,
             "description": spec.description,
         }
         for spec in TASKS.values()
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class OnDisk:
+    """What of a task lies on disk: where, how many examples a split, what was left out; or why it cannot be read."""
+
+    place: str
+    n_examples: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, int] = field(default_factory=dict)
+    mended: dict[str, int] = field(default_factory=dict)
+    error: str | None = None
+
+
+def tasks_on_disk(path: str | os.PathLike[str]) -> dict[str, OnDisk]:
+    """The known tasks at `path`, by name: the task's own folder or zip, or a folder of such.
+
+    Every file is read, so that counts are those that training would see.
+
+    Raises:
+        InputError: nothing is at `path`.
+
+    Example:
+        >>> import tempfile
+        >>> tasks_on_disk(tempfile.mkdtemp())
+        {}
+    """
+    root = Path(path)
+    if not root.exists():
+        raise InputError("no such file or folder", str(path))
+    found = {}
+    for spec in TASKS.values():
+        own = root.stem in {spec.name, f"{spec.name}_public"}
+        place = next((child for child in (*_children(spec, root), *([root] if own else [])) if child.exists()), None)
+        if place is None:
+            continue
+        try:
+            data = load_task(spec.name, place)
+        except InputError as error:
+            found[spec.name] = OnDisk(str(place), error=str(error))
+            continue
+        counts = {split: len(examples) for split, examples in data.splits.items()}
+        found[spec.name] = OnDisk(str(place), counts, dict(data.skipped), dict(data.mended))
+    return found
+
+
+def _children(spec: TaskSpec, path: Path) -> list[Path]:
+    return [path / spec.name, path / f"{spec.name}_public", path / f"{spec.name}_public.zip"]
+
+
 @contextmanager
-def _opened(spec: TaskSpec, path: Path) -> Iterator[tuple[Entry, dict[str, Entry]]]:
-    children = [path / spec.name, path / f"{spec.name}_public", path / f"{spec.name}_public.zip"]
-    for place in (*(child for child in children if child.exists()), path):
+def _opened(spec: TaskSpec, path: Path) -> Iterator[tuple[Entry, dict[str, list[Entry]]]]:
+    for place in (*(child for child in _children(spec, path) if child.exists()), path):
         with open_folder(place) as folder:
-            found = {split: find_file(folder, names) for split, names in spec.files.items()}
-            files = {split: file for split, file in found.items() if file is not None}
+            found = {split: _find(folder, candidates) for split, candidates in spec.files.items()}
+            files = {split: parts for split, parts in found.items() if parts}
             if files:
                 yield folder, files
                 return
-    looked_for = ", ".join(name for names in spec.files.values() for name in names)
     raise InputError(
-        f"no file of the task {spec.name!r}; looked for {looked_for}, here and in "
+        f"no file of the task {spec.name!r}; looked for {', '.join(map(_shown, spec.files.values()))}, here and in "
         f"{spec.name}/, {spec.name}_public/ and {spec.name}_public.zip",
         str(path),
     )
+
+
+def _find(folder: Entry, candidates: Sequence[Candidate]) -> list[Entry]:
+    """The files of the first candidate all of whose parts are there."""
+    for candidate in candidates:
+        names = [candidate] if isinstance(candidate, str) else candidate
+        parts = [part for name in names if (part := find_file(folder, [name])) is not None]
+        if len(parts) == len(names):
+            return parts
+    return []
+
+
+def _shown(candidates: Sequence[Candidate]) -> str:
+    return ", ".join(name if isinstance(name, str) else " + ".join(name) for name in candidates)
 
 
 def _draw(examples: list[Example], limit: int | None) -> list[Example]:

@@ -116,7 +116,7 @@ class PretrainConfig(RunOptions):
             raise InputError(f"must be 1 or more, got {self.nearest}", where="nearest")
 
     def rate_at(self, progress: float) -> float:
-        """The rate when `progress` (0 to 1) of all steps are done."""
+        """The rate at `progress`: 0 in the first step, 1 in the last."""
         assert self.rate is not None
         last = self.rate if self.final_rate is None else self.final_rate
         return self.rate + (last - self.rate) * min(max(progress, 0.0), 1.0)

@@ -22,7 +22,7 @@ from maskwright.encoders.droptoken import IGNORED
 from maskwright.objectives.corruption import stream
 from maskwright.training.pretrain.config import PretrainConfig
 from maskwright.training.pretrain.draws import EVAL_RATE, Batch, Draw
-from maskwright.training.trainer import PackedTrainer
+from maskwright.training.trainer import PackedTrainer, step_share
 
 log = logging.getLogger(__name__)
 DECODER = "decoder.safetensors"
@@ -67,7 +67,7 @@ class PretrainTrainer(PackedTrainer):
 
     def _masked(self, batches: Iterator[Batch]) -> Iterator[Batch]:
         step = self.state.global_step
-        rate = self.config.rate_at(step / max(1, self.state.max_steps))
+        rate = self.config.rate_at(step_share(step, self.state.max_steps))
         for micro, batch in enumerate(batches):
             yield self.draw(batch, rate, stream(self.args.seed, step, micro, self.args.process_index))
 

@@ -1,0 +1,1 @@
+"""What differs between kinds of task: how they are encoded, trained, scored and written down."""
