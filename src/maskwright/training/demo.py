@@ -45,11 +45,11 @@ _LENGTH = 256
 class DemoSize:
     """How much work the demo is: examples, minutes of each pretraining, epochs of fine-tuning, stock steps."""
 
-    n_train: int = 6000
+    n_train: int = 4000
     n_test: int = 1000
     minutes: float = 1.0
     num_train_epochs: float = 1
-    stock_steps: int = 40
+    stock_steps: int = 30
     vocab_size: int = 8000
 
 
@@ -133,7 +133,7 @@ def _pretraining(folder: Path, objective: Objective, size: DemoSize, examples: l
         cache_dir=str(folder / "cache"),
         validation_share=0.05,
         max_length=_LENGTH,
-        max_tokens_per_batch=2048,
+        max_tokens_per_batch=1024,
         learning_rate=2e-3,
         lr_scheduler_type="constant_with_warmup",
         warmup_steps=20,
