@@ -47,7 +47,7 @@ def config(work, data, arm, out, **options):
     from maskwright.training.pretrain.config import PretrainConfig
 
     corpus = [str(data / "corpora" / f"{name}.txt.xz") for name in CORPORA]
-    options = {"from_config": "bert", "config_overrides": MODEL, "tokenizer": str(work / "tokenizer")} | options
+    options |= {"from_config": "bert", "config_overrides": MODEL, "tokenizer": str(work / "tokenizer")}
     options |= {"corpus": corpus, "validation_share": 0.004, "cache_dir": str(work / "cache"), "report_to": []}
     options |= {"save_total_limit": 1, "seed": 0, "training_arguments": {"disable_tqdm": True}}
     return PretrainConfig(output_dir=str(out), **options, **ARMS[arm], **PRETRAINING)

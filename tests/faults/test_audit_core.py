@@ -87,7 +87,7 @@ def test_a_causal_model_that_sees_the_future():
 
 def test_the_live_fault_of_mobilebert():
     found = run_audit(model_of("mobilebert"))
-    assert broken(found) == {"padding-content", "padding-values", "gradient"}
+    assert broken(found) == {"padding-content", "padding-values", "gradient", "packing-blocks"}
     assert found.failures[0].module == "embeddings.embedding_transformation"
     assert found.failures[0].cause == "border"
 
@@ -109,25 +109,29 @@ def test_a_mean_over_padding():
 
 
 class Rounding(nn.Module):
-    """Adds up a row's values in an order that depends on its padding: float32 noise, and nothing else."""
+    """Adds a row's own sum, which a padded row forms in another order: float32 noise, and nothing else."""
 
     def __init__(self):
         super().__init__()
         self.embed = nn.Embedding(61, 7)
-        nn.init.normal_(self.embed.weight, mean=1e4)
+        nn.init.normal_(self.embed.weight, mean=1e3)
 
     def forward(self, input_ids, attention_mask=None):
         states = self.embed(input_ids) * attention_mask[..., None]
-        total = states.flip(1).cumsum(1)[:, -1:] if input_ids.shape[1] % 2 else states.cumsum(1)[:, -1:]
-        return states + (total - total.mean(-1, keepdim=True))
+        ordered = states if attention_mask.all() else states.flip(1)
+        total = ordered[:, 0]
+        for slot in range(1, ordered.shape[1]):
+            total = total + ordered[:, slot]
+        return states + 100 * (total - total.mean(-1, keepdim=True))[:, None]
 
 
 def test_rounding_is_told_from_a_leak():
     subject = Subject(Rounding(), vocab_size=61, pad_id=0)
     (row,) = subject.sequences(37)
     outcome = judge(Check("pads", Trial((row,)), Trial((row,), n_pads=11), [(0, 0)]), subject)
-    assert outcome.verdict in ("noise", "pass")
-    assert outcome.exact is None or outcome.exact.effect < 1e-9
+    assert outcome.verdict == "noise"
+    assert outcome.single.effect > 2e-6
+    assert outcome.exact.effect < 1e-9
 
 
 def test_a_model_that_raises_is_a_finding():

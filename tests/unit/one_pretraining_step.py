@@ -13,9 +13,9 @@ from one_step import N_EXAMPLES, VOCABULARY, one_step_arguments, ragged_dataset,
 from safetensors.torch import save_file
 from transformers import BertForMaskedLM
 
+from maskwright.data.collate import PaddingCollator
 from maskwright.objectives.corruption import Corruption, stream
 from maskwright.objectives.mae import MaskedAutoencoder
-from maskwright.training.pretrain.collate import RowCollator
 from maskwright.training.pretrain.config import PretrainConfig
 from maskwright.training.pretrain.draws import Batch, Draw, HiddenDraw, MaskedDraw
 from maskwright.training.pretrain.objective import Autoencoder, MaskedLanguageModel
@@ -67,7 +67,7 @@ def step(
         draw_all=draw,
         max_tokens_per_batch=None if rows else max_tokens,
         train_dataset=ragged_dataset().remove_columns(["labels", "length"]),
-        data_collator=RowCollator(tiny_tokenizer()),
+        data_collator=PaddingCollator(tiny_tokenizer()),
     )
     trainer.train()
     return trainer

@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
+from maskwright.data.collate import PaddingCollator
 from maskwright.objectives.corruption import Corruption, stream
-from maskwright.training.pretrain.collate import RowCollator
 from maskwright.training.pretrain.draws import HiddenDraw, MaskedDraw
 
 if __name__ == "__main__":
@@ -31,7 +31,7 @@ if __name__ == "__main__":
     masked = MaskedDraw(Corruption(4, torch.arange(5, VOCABULARY), exact=True), SPECIAL)
     draw = ByContent(masked if kind == "mlm" else HiddenDraw(SPECIAL, target_share=0.5))
     rows = [ragged_dataset()[i] for i in range(dist.get_rank(), N_EXAMPLES, 2)]
-    batch = RowCollator(tiny_tokenizer())([{"input_ids": row["input_ids"]} for row in rows])
+    batch = PaddingCollator(tiny_tokenizer())([{"input_ids": row["input_ids"]} for row in rows])
     outputs = module(**draw(batch, 0.3, stream(0)))
     count = torch.as_tensor(outputs["n_targets"]).clone()
     dist.all_reduce(count)

@@ -78,7 +78,7 @@ def test_frozen_weights_are_left_out():
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (zoo.encoder("albert"), "shares its weights between layers"),
+        (zoo.encoder("albert"), "no list of 3 layers, each with weights of its own"),
         (FunnelModel(FunnelConfig(vocab_size=61, d_model=28, n_head=2, d_head=14, block_sizes=[2, 1])), "no list of 3"),
     ],
     ids=["albert", "funnel"],

@@ -7,14 +7,19 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 import tiny_pretraining
+from maskwright.cli.gap import BOUNDARIES, NOISES
+from maskwright.data import corpus
 from maskwright.errors import InputError
+from maskwright.objectives import mae, units
+from maskwright.training.gap import noise
+from maskwright.training.pretrain import config as options
 from maskwright.training.pretrain.run import PretrainResult, run_pretrain
 from tiny_run import WORDS
 
@@ -87,6 +92,14 @@ def test_mask_later_as_a_run(root: Path, tmp_path: Path) -> None:
     assert set(load_file(tmp_path / "out" / "decoder.safetensors")) == {"mae.mask"}
     with pytest.raises(InputError, match="n_layers: must be below"):
         run(root, tmp_path / "all", "mae", decoder="mask_later", decoder_layers=2)
+
+
+def test_options_offer_just_what_there_is() -> None:
+    """The config names choices by itself, for it must not import torch."""
+    pairs = [(options.Decoder, mae.Decoder), (options.Unit, units.Unit), (options.Boundary, corpus.Boundary)]
+    assert all(get_args(ours) == get_args(theirs) for ours, theirs in pairs)
+    assert NOISES == get_args(noise.NoiseKind)
+    assert BOUNDARIES == get_args(corpus.Boundary)
 
 
 _MEMORY = """

@@ -96,6 +96,11 @@ CAUSES = {
             "give a 4-D block mask, or run them in rows of their own (maskwright.pack)",
         ),
         Cause(
+            "packing-leak",
+            "texts that share a row see each other although a block mask keeps them apart",
+            "hand the 4-D mask on to every layer that mixes tokens, and start positions anew with each text",
+        ),
+        Cause(
             "option-changes-path",
             "an option that should only change what is returned changes what is computed",
             "compare the code path that the option chooses with the usual one",
@@ -126,7 +131,7 @@ _BY_RULE = {
     "mask-forms": "mask-form",
     "options": "option-changes-path",
     "packing-positions": "packing-ignored",
-    "packing-blocks": "packing-ignored",
+    "packing-blocks": "packing-leak",
 }
 
 # Encoders that mix slots by design, whatever the module where that shows first.
@@ -140,10 +145,10 @@ def mixes(subject: Subject) -> bool:
 
 def explain(check: Check, rule: str, subject: Subject, module: str | None) -> Cause:
     """The likeliest cause of a failed check; the subject is in float64."""
-    if (fixed := _BY_RULE.get(rule)) is not None:
-        return CAUSES[fixed]
     if mixes(subject):
         return CAUSES["mixes-neighbours"]
+    if (fixed := _BY_RULE.get(rule)) is not None:
+        return CAUSES[fixed]
     a, b = subject(check.a), subject(check.b)
     if not difference(check, a, b).is_finite:
         return CAUSES["softmax-over-nothing"]

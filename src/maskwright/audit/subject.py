@@ -157,11 +157,16 @@ class Subject:
 
     @property
     def first_position(self) -> int:
-        """Where the family counts positions from: RoBERTa's from behind the pad id."""
+        """Where the family counts positions from: behind the pad id (RoBERTa), or where its buffer starts."""
         for name, module in self.model.named_modules():
-            if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
-                return 0 if module.padding_idx is None else module.padding_idx + 1
-        return 0
+            if (
+                name.endswith("position_embeddings")
+                and isinstance(module, nn.Embedding)
+                and module.padding_idx is not None
+            ):
+                return module.padding_idx + 1
+        buffers = (b for name, b in self.model.named_buffers() if name.endswith("position_ids") and b.numel())
+        return next((int(buffer.flatten()[0]) for buffer in buffers), 0)
 
     @property
     def dtype(self) -> torch.dtype:

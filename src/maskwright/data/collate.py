@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 class PaddingCollator:
     """Pad rows to the longest, on the tokenizer's side with its ids, and say in `attention_mask` which slots are real.
 
-    Takes dicts with `input_ids`, and optionally `token_type_ids`, `labels` (one value or a fixed number of values a
-    row; whole numbers become int64, fractions float32) and `length`, which is dropped. Returns tensors `[B, L]`;
-    `labels` is `[B]` or `[B, n_labels]`. In `attention_mask` 1 = takes part. `pad_to_multiple_of` rounds L up;
-    `side` ("left" or "right") overrides the tokenizer's.
+    Takes dicts with `input_ids`, and optionally `token_type_ids`, `word_ids` (padded with -1, no word), `labels` (one
+    value or a fixed number of values a row; whole numbers become int64, fractions float32) and `length`, which is
+    dropped. Returns tensors `[B, L]`; `labels` is `[B]` or `[B, n_labels]`. In `attention_mask` 1 = takes part.
+    `pad_to_multiple_of` rounds L up; `side` ("left" or "right") overrides the tokenizer's.
 
     Raises:
         InputError: a tokenizer without a pad token.
@@ -41,6 +41,7 @@ class PaddingCollator:
         if tokenizer.pad_token_id is None:
             raise InputError("the tokenizer has no pad token; set tokenizer.pad_token", "tokenizer")
         self._fills = {"input_ids": tokenizer.pad_token_id, "token_type_ids": tokenizer.pad_token_type_id}
+        self._fills["word_ids"] = -1
         self._pads_left = (side or tokenizer.padding_side) == "left"
         self._multiple = pad_to_multiple_of or 1
 

@@ -165,13 +165,12 @@ class MaskedCorruption:
 
     def __call__(self, examples: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
         """Examples with `input_ids` (and `word_ids`) -> input_ids, attention_mask and labels, `[B, L]`."""
-        word_ids = None
+        rows = [{name: value for name, value in example.items() if name != "labels"} for example in examples]
         if self.words is not None:
-            word_ids = [e["word_ids"] if "word_ids" in e else self.words(e["input_ids"]) for e in examples]
-        batch = self._pad([{name: e[name] for name in e if name != "labels"} for e in examples])
-        ids, keep = batch["input_ids"], batch["attention_mask"].bool()
-        may_mask = keep & ~torch.isin(ids, self._special)
-        words = None if word_ids is None else self._padded(word_ids, keep)
+            rows = [row if "word_ids" in row else row | {"word_ids": self.words(row["input_ids"])} for row in rows]
+        batch = self._pad(rows)
+        ids, words = batch["input_ids"], batch.pop("word_ids", None)
+        may_mask = batch["attention_mask"].bool() & ~torch.isin(ids, self._special)
         batch["input_ids"], batch["labels"] = self.corruption(ids, may_mask, self.generator, words)
         return batch
 
@@ -191,12 +190,6 @@ class MaskedCorruption:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Go on from a `state_dict`."""
         self.generator.set_state(state["generator"])
-
-    def _padded(self, word_ids: list[list[int]], keep: Tensor) -> Tensor:
-        padded = torch.full(keep.shape, -1, dtype=torch.long)
-        for row, words in enumerate(word_ids):
-            padded[row, keep[row].nonzero().squeeze(1)] = torch.tensor(words)
-        return padded
 
 
 def stream(*numbers: int) -> torch.Generator:

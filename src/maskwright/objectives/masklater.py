@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import PreTrainedModel
 
 from maskwright.core.layout import Layout
+from maskwright.encoders.layers import layer_lists
 from maskwright.encoders.override import override, restore
 from maskwright.encoders.pack import encoder_of, packed_states
 from maskwright.errors import InputError, UnsupportedModelError
@@ -22,12 +22,12 @@ def layers_of(model: nn.Module) -> nn.ModuleList:
     Raises:
         UnsupportedModelError: they are shared, or not in one list.
     """
-    base: PreTrainedModel = encoder_of(model)[1]
-    n = base.config.num_hidden_layers
-    found = [module for module in base.modules() if isinstance(module, nn.ModuleList) and len(module) == n]
-    if not found:
+    base = encoder_of(model)[1]
+    lists = layer_lists(base)
+    if len(lists) != 1:
+        n = base.config.num_hidden_layers
         raise UnsupportedModelError(f"{base.config.model_type} has no list of {n} layers that [MASK] could enter amid")
-    return found[0]
+    return lists[0]
 
 
 def check_late(model: nn.Module, n_late: int) -> None:

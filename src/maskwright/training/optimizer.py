@@ -8,6 +8,7 @@ from typing import Any
 from torch import nn
 from transformers import PreTrainedModel
 
+from maskwright.encoders.layers import layer_lists
 from maskwright.encoders.pack import encoder_of
 from maskwright.errors import InputError
 
@@ -31,8 +32,12 @@ def heights(model: nn.Module) -> dict[str, int]:
     Source: Howard and Ruder 2018 (discriminative fine-tuning); the scheme by layer as in ELECTRA and BEiT.
     """
     base: PreTrainedModel = encoder_of(model)[1]
-    layers = _layers(base)
-    n_layers = base.config.num_hidden_layers
+    layers, n_layers = layer_lists(base), base.config.num_hidden_layers
+    if not layers:
+        raise InputError(
+            f"{base.config.model_type} has no list of {n_layers} layers, each with weights of its own; leave it at 1",
+            "layer_decay",
+        )
     of_layer = {id(p): n_layers - i for each in layers for i, layer in enumerate(each) for p in layer.parameters()}
     embedded = {id(p) for module in base.modules() if isinstance(module, nn.Embedding) for p in module.parameters()}
     found: dict[int, int] = {}
@@ -74,18 +79,3 @@ def decayed_groups(
         }
         for (height, is_plain), parameters in sorted(groups.items(), key=lambda group: group[0])
     ]
-
-
-def _layers(base: PreTrainedModel) -> list[nn.ModuleList]:
-    """The encoder's lists of layers: one, or several where a family keeps attention and feed-forward apart (XLM)."""
-    n_layers = base.config.num_hidden_layers
-    if getattr(base.config, "num_hidden_groups", n_layers) < n_layers:
-        raise InputError(f"{base.config.model_type} shares its weights between layers; leave it at 1", "layer_decay")
-    found: dict[str, nn.ModuleList] = {}
-    for name, module in base.named_modules():
-        is_inside = any(name.startswith(f"{outer}.") for outer in found)
-        if isinstance(module, nn.ModuleList) and len(module) == n_layers and not is_inside:
-            found[name] = module
-    if not found:
-        raise InputError(f"{base.config.model_type} has no list of {n_layers} layers; leave it at 1", "layer_decay")
-    return list(found.values())

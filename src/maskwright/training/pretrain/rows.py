@@ -10,12 +10,12 @@ from datasets import Dataset
 from transformers import PreTrainedTokenizerBase, TrainingArguments
 
 from maskwright.data.blocks import Blocks
+from maskwright.data.collate import PaddingCollator
 from maskwright.data.corpus import Corpus, Report, TextSource, find_files
 from maskwright.data.encoded import encode_corpus
 from maskwright.data.hub import HubCorpus
 from maskwright.data.streaming import StreamedBatches, first_held_out, stream_corpus
 from maskwright.objectives.words import Words, chinese_words
-from maskwright.training.pretrain.collate import RowCollator
 from maskwright.training.pretrain.config import PretrainConfig
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ def read_rows(
             seed=seed,
             buffer=config.shuffle_buffer,
         )
-        train = StreamedBatches(rows, config.max_tokens_per_batch, RowCollator(tokenizer))
+        train = StreamedBatches(rows, config.max_tokens_per_batch, PaddingCollator(tokenizer))
         return PretrainRows(train, first_held_out(source, blocks, validation_share=share, seed=seed), None)
     cache = None if config.cache_dir is None else Path(config.cache_dir)
     with args.main_process_first(desc="tokenising"):

@@ -13,6 +13,7 @@ import torch
 import yaml
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallback, TrainingArguments, set_seed
 
+from maskwright.data.collate import PaddingCollator
 from maskwright.errors import InputError
 from maskwright.objectives.corruption import Corruption, Shares
 from maskwright.objectives.mae import MaskedAutoencoder
@@ -22,7 +23,6 @@ from maskwright.training import runs
 from maskwright.training.arguments import new_arguments, shared_arguments
 from maskwright.training.models import load_tokenizer, new_masked_lm, resolve_max_length
 from maskwright.training.pretrain.card import write_card
-from maskwright.training.pretrain.collate import RowCollator
 from maskwright.training.pretrain.config import PretrainConfig
 from maskwright.training.pretrain.draws import Draw, HiddenDraw, MaskedDraw
 from maskwright.training.pretrain.objective import Autoencoder, MaskedLanguageModel
@@ -104,7 +104,7 @@ def run_pretrain(config: PretrainConfig, callbacks: Sequence[TrainerCallback] = 
         train_dataset=rows.train,
         eval_dataset=rows.held_out,
         processing_class=tokenizer,
-        data_collator=RowCollator(tokenizer),
+        data_collator=PaddingCollator(tokenizer),
         callbacks=[share, TimeLimit(config.max_minutes), runs.MetricsLog(folder / "metrics.jsonl"), *callbacks],
     )
     share.throughput = trainer.throughput

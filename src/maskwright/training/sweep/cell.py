@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def run_cell(job: dict[str, Any], folder: Path, records: Path) -> bool:
     well = True
     for name, evaluation in job["evaluations"].items():
         if not is_done(read_record(records / record_file(job["name"], name))):
-            well &= attempt(name, lambda evaluation=evaluation: _evaluate(job, folder, evaluation) | training)  # type: ignore[misc]
+            well &= attempt(name, partial(_evaluate, job, folder, evaluation, training))
     if well and not job["keep_models"]:
         drop_weights(folder)
     return well
@@ -104,8 +105,8 @@ def _check_split(data: TaskData, split: str, metric: str | None) -> None:
         check_known(metric, data.metrics, "metrics")
 
 
-def _evaluate(job: dict[str, Any], folder: Path, evaluation: dict[str, Any]) -> Record:
+def _evaluate(job: dict[str, Any], folder: Path, evaluation: dict[str, Any], training: Record) -> Record:
     began = time.perf_counter()
     config = FinetuneConfig(**job["config"])
     metrics = evaluate_again(config, training_data(config), folder, Evaluation(**evaluation))
-    return {"metrics": metrics, "eval_s": time.perf_counter() - began, "config": evaluation}
+    return {"metrics": metrics, "eval_s": time.perf_counter() - began, "config": evaluation} | training
