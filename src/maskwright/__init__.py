@@ -12,6 +12,7 @@ from maskwright._version import __version__
 
 if TYPE_CHECKING:
     from maskwright import masks, pooling
+    from maskwright.audit.runner import run_audit
     from maskwright.core.layout import Layout
     from maskwright.encoders.pack import pack, unpack
     from maskwright.masks.softmax import masked_log_softmax, masked_softmax
@@ -30,6 +31,7 @@ _HOMES = {
     "masked_softmax": "maskwright.masks.softmax",
     "pack": "maskwright.encoders.pack",
     "predict": "maskwright.training.in_memory",
+    "run_audit": "maskwright.audit.runner",
     "unpack": "maskwright.encoders.pack",
 }
 
@@ -45,6 +47,7 @@ __all__ = [
     "pack",
     "pooling",
     "predict",
+    "run_audit",
     "unpack",
 ]
 

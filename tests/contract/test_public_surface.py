@@ -24,6 +24,7 @@ PUBLIC = [
     "pack",
     "pooling",
     "predict",
+    "run_audit",
     "unpack",
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -48,10 +48,10 @@ class Measure:
     """Anything else that ought to be zero: a gradient, or a number that is none. `cause` is what a failure means."""
 
     name: str
-    run: Callable[[Subject], Difference]
+    run: Callable[[Any], Difference]
     cause: str
 
-    def measure(self, subject: Subject) -> Difference:
+    def measure(self, subject: Any) -> Difference:
         """The effect."""
         return self.run(subject)
 
@@ -117,7 +117,7 @@ class Outcome:
         return "high" if effect > 0.1 or not self.single.is_finite else "medium" if effect > 1e-3 else "low"
 
 
-def judge(check: Check | Measure, subject: Subject) -> Outcome:
+def judge(check: Check | Measure, subject: Any) -> Outcome:
     """Run a check, and again in float64 where that is needed."""
     single = check.measure(subject)
     must_differ = isinstance(check, Check) and check.must == "differ"

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import nn
 
-from maskwright.audit.causes import CAUSES, DESIGNS, explain, mixes
-from maskwright.audit.compare import Check, Measure, judge
+from maskwright.audit.causes import CAUSES, DESIGNS, Cause
+from maskwright.audit.compare import Check, Measure, Outcome, judge
+from maskwright.audit.explain import explain, mixes
 from maskwright.audit.finding import Finding, Findings
+from maskwright.audit.function import KINDS, Function, Kind
 from maskwright.audit.locate import first_module
-from maskwright.audit.rules import RULES, Rule
+from maskwright.audit.rule import Rule
+from maskwright.audit.rules import RULES
 from maskwright.audit.script import script_of
 from maskwright.audit.subject import Direction, Subject
 from maskwright.audit.trial import Trial
@@ -20,8 +24,10 @@ from maskwright.errors import InputError
 
 
 def run_audit(
-    model: nn.Module,
+    model: nn.Module | Callable[..., Any],
+    tokenizer: Any = None,
     *,
+    kind: Kind = "model",
     name: str = "",
     direction: Direction | None = None,
     vocab_size: int | None = None,
@@ -34,10 +40,12 @@ def run_audit(
 
     Args:
         model: any module that is called as `model(input_ids, attention_mask)`; transformers and sentence-transformers
-            models of every kind.
+            models of every kind; or a function of another `kind`.
+        tokenizer: says vocabulary and special tokens, where the model's configuration does not; needed for a collator.
+        kind: "model", or what the function is (`maskwright.audit.function.Function` says how each is called).
         name: for the reports.
         direction: what attention is meant to be; by default what the configuration says.
-        vocab_size, pad_id: where the configuration does not say.
+        vocab_size, pad_id: where neither configuration nor tokenizer says.
         rules: names of those to check; None = all that are checked by default.
         allow: rule -> why breaking it is all right here.
         tell: takes a line a rule.
@@ -53,11 +61,27 @@ def run_audit(
     """
     began = time.perf_counter()
     allow = allow or {}
-    wanted = [name for name, rule in RULES.items() if rule.by_default] if rules is None else list(rules)
-    if unknown := [rule for rule in [*wanted, *allow] if rule not in RULES]:
-        raise InputError(f"no rule is called '{unknown[0]}'; there are {', '.join(RULES)}", "rules")
-    subject = Subject(model, name=name, direction=direction, vocab_size=vocab_size, pad_id=pad_id)
-    findings = _cannot_be_called(subject)
+    if kind not in KINDS:
+        raise InputError(f"must be one of {', '.join(KINDS)}, got '{kind}'", "kind")
+    ours = {rule: found for rule, found in RULES.items() if found.kind == kind}
+    wanted = [rule for rule, found in ours.items() if found.by_default] if rules is None else list(rules)
+    if unknown := [rule for rule in wanted if rule not in ours] + [rule for rule in allow if rule not in RULES]:
+        raise InputError(f"no rule is called '{unknown[0]}'; there are {', '.join(ours)}", "rules")
+    subject: Subject | Function
+    findings: list[Finding] = []
+    if kind != "model":
+        subject = Function(model, kind, name or getattr(model, "__name__", type(model).__name__), tokenizer)
+    elif isinstance(model, nn.Module):
+        if tokenizer is not None:
+            vocab_size = vocab_size or len(tokenizer)
+            pad_id = tokenizer.pad_token_id if pad_id is None else pad_id
+        special = frozenset(getattr(tokenizer, "all_special_ids", ()))
+        subject = Subject(
+            model, name=name, direction=direction, vocab_size=vocab_size, pad_id=pad_id, special_ids=special
+        )
+        findings = _cannot_be_called(subject)
+    else:
+        raise InputError(f"must be a torch module, got {type(model).__name__}; for a function give its kind", "model")
     for rule in wanted if not findings else ():
         tell(rule)
         findings += [_allowed(finding, allow) for finding in _findings(RULES[rule], subject)]
@@ -79,15 +103,15 @@ def _cannot_be_called(subject: Subject) -> list[Finding]:
     return [Finding("callable", "one row of three tokens", "error", "high", reason=reason)]
 
 
-def _findings(rule: Rule, subject: Subject) -> list[Finding]:
+def _findings(rule: Rule, subject: Subject | Function) -> list[Finding]:
     reason = rule.applies(subject)
     if reason is not None:
         return [Finding(rule.name, rule.law, "not applicable", reason=reason)]
     return [_finding(rule, check, subject) for check in rule.checks(subject)]
 
 
-def _finding(rule: Rule, check: Check | Measure, subject: Subject) -> Finding:
-    script = script_of(check, subject) if isinstance(check, Check) else ""
+def _finding(rule: Rule, check: Check | Measure, subject: Subject | Function) -> Finding:
+    script = script_of(check, subject) if isinstance(check, Check) and isinstance(subject, Subject) else ""
     try:
         outcome = judge(check, subject)
     except Exception as error:  # a model may raise anything; that is a finding, not a crash
@@ -98,14 +122,7 @@ def _finding(rule: Rule, check: Check | Measure, subject: Subject) -> Finding:
     effects = (outcome.single.effect, None if outcome.exact is None else outcome.exact.effect)
     if outcome.verdict != "fail":
         return Finding(rule.name, check.name, outcome.verdict, "none", *effects)
-    if isinstance(check, Measure):
-        module, cause = None, CAUSES["mixes-neighbours" if mixes(subject) else check.cause]
-    else:
-        # Where float64 gives no number (a model that casts on its way), the experiments are made as it is.
-        exact = (outcome.exact is not None and outcome.exact.is_finite) or not outcome.single.is_finite
-        with subject.cast_to(torch.float64 if exact else None):
-            module = first_module(check, subject)
-            cause = explain(check, rule.name, subject, module)
+    module, cause = _diagnosis(rule, check, subject, outcome)
     by_design = cause.name in DESIGNS
     return Finding(
         rule.name,
@@ -119,6 +136,21 @@ def _finding(rule: Rule, check: Check | Measure, subject: Subject) -> Finding:
         fix=cause.fix,
         script=script,
     )
+
+
+def _diagnosis(
+    rule: Rule, check: Check | Measure, subject: Subject | Function, outcome: Outcome
+) -> tuple[str | None, Cause]:
+    """Where two calls part, and why; a measure brings its cause along."""
+    if isinstance(check, Measure):
+        by_design = isinstance(subject, Subject) and mixes(subject)
+        return None, CAUSES["mixes-neighbours" if by_design else check.cause]
+    assert isinstance(subject, Subject)
+    # Where float64 gives no number (a model that casts on its way), the experiments are made as it is.
+    exact = (outcome.exact is not None and outcome.exact.is_finite) or not outcome.single.is_finite
+    with subject.cast_to(torch.float64 if exact else None):
+        module = first_module(check, subject)
+        return module, explain(check, rule.name, subject, module)
 
 
 def _allowed(finding: Finding, allow: Mapping[str, str]) -> Finding:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from maskwright.audit.compare import Check
+from maskwright.audit.rule import Rule, bidirectional, causal
 from maskwright.audit.subject import Subject
 from maskwright.audit.trial import Trial
 
@@ -38,3 +39,21 @@ def backward(subject: Subject) -> Iterator[Check]:
             a, b = one.but(n_pads=n_pads, mask=given), two.but(n_pads=n_pads, mask=given)
             name = f"other later tokens must be seen, {n_pads} padded slots, mask {given}"
             yield Check(name, a, b, [(0, 0)], until=CHANGED, must="differ")
+
+
+RULES = (
+    Rule(
+        "future",
+        "A causal model's tokens do not change with what follows them.",
+        "huggingface/transformers 48745: several families see the future",
+        future,
+        causal,
+    ),
+    Rule(
+        "backward-attention",
+        "A bidirectional model's tokens do change with what follows them, padded or not.",
+        "huggingface/transformers 42820: an encoder turns causal when nothing is padded",
+        backward,
+        bidirectional,
+    ),
+)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import get_args
 
 from maskwright.audit.compare import Check
+from maskwright.audit.rule import Rule, is_transformers
 from maskwright.audit.subject import Subject
 from maskwright.audit.trial import MaskForm, Trial
 
@@ -41,3 +42,32 @@ def options(subject: Subject) -> Iterator[Check]:
         if subject.inner is not None:
             plain, asked = trial.but(options={option: False}), trial.but(options={option: True})
             yield Check(f"{option}=True", plain, asked, PAIRS)
+
+
+RULES = (
+    Rule(
+        "mask-forms",
+        "A mask means the same in every form that the model takes.",
+        "huggingface/transformers 38094: float cast to bool; vllm-project/speculators 691: bool added as 1 and 0",
+        forms,
+        is_transformers,
+        may_refuse=True,
+    ),
+    Rule(
+        "implementations",
+        "A mask means the same on eager and sdpa attention.",
+        "transformers 5.23: a 4-D bool mask is silently wrong on eager",
+        implementations,
+        is_transformers,
+        may_refuse=True,
+        by_default=False,
+    ),
+    Rule(
+        "options",
+        "use_cache, output_attentions and output_hidden_states change nothing that is computed.",
+        "code paths chosen by what is to be returned",
+        options,
+        is_transformers,
+        may_refuse=True,
+    ),
+)

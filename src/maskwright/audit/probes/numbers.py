@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from maskwright.audit.compare import Check, Difference, Measure
+from maskwright.audit.rule import Rule, has_embeddings
 from maskwright.audit.subject import Subject, mask_of
 from maskwright.audit.trial import Trial, lay
 
@@ -69,3 +70,28 @@ def _into_padding(subject: Subject, trial: Trial) -> Difference:
     if not bool(found.isfinite().all()):
         return Difference(float("inf"), "gradient", False, 1)
     return Difference(float(padded.abs().max() / real.square().mean().sqrt().clamp(min=1e-30)), "gradient", True, 1)
+
+
+RULES = (
+    Rule(
+        "empty-row",
+        "A row of padding alone changes no other row, and holds numbers.",
+        "pytorch/pytorch 24816, huggingface/transformers 44163: NaN for an all-padded row",
+        empty_row,
+    ),
+    Rule(
+        "narrow-dtypes",
+        "In float16 and bfloat16 padded rows stay numbers.",
+        "huggingface/transformers 17306, 17437: finfo.min plus a negative score",
+        narrow,
+        may_refuse=True,
+    ),
+    Rule(
+        "gradient",
+        "No gradient of real tokens' outputs reaches padded slots.",
+        "the pad row of an embedding table that trains",
+        gradient,
+        has_embeddings,
+        may_refuse=True,
+    ),
+)

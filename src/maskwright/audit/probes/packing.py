@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from maskwright.audit.compare import Check
+from maskwright.audit.rule import Rule, takes_positions
 from maskwright.audit.subject import Subject
 from maskwright.audit.trial import Trial
 
@@ -32,3 +33,23 @@ def positions(subject: Subject) -> Iterator[Check]:
         packed = apart.but(order=((0, 1),), mask=mask, positions="of tokens", options=_no_cache(subject))
         name = f"two texts in a row, positions alone, {'an all-ones' if mask == 'int' else 'no'} mask"
         yield Check(name, apart, packed, PAIRS, outputs="tokens")
+
+
+RULES = (
+    Rule(
+        "packing-blocks",
+        "Texts in one row under a block mask are as in rows of their own.",
+        "huggingface/transformers 46634: packed documents attend to each other",
+        blocks,
+        takes_positions,
+        may_refuse=True,
+    ),
+    Rule(
+        "packing-positions",
+        "Texts in one row whose positions start anew are as in rows of their own.",
+        "huggingface/transformers 46634; encoders of 5.23 on sdpa and eager",
+        positions,
+        takes_positions,
+        may_refuse=True,
+    ),
+)

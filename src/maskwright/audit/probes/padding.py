@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from maskwright.audit.compare import Check
+from maskwright.audit.rule import Rule, has_embeddings, has_tokens
 from maskwright.audit.subject import Subject, of_config
 from maskwright.audit.trial import Positions, Trial
 
@@ -68,3 +69,42 @@ def _window(subject: Subject) -> int:
         if isinstance(value, int):
             return value
     return 0
+
+
+RULES = (
+    Rule(
+        "padding-amount",
+        "How much padding a row has changes none of its tokens.",
+        "IndicBERT issue 20: real tokens change tenfold with padding; huggingface/transformers 17463",
+        amount,
+    ),
+    Rule(
+        "padding-side",
+        "On which side padding stands changes no token, once positions count tokens.",
+        "UKPLab/sentence-transformers 3208; huggingface/transformers 35909",
+        side,
+        has_tokens,
+    ),
+    Rule(
+        "padding-content",
+        "The id that stands in padded slots changes no real token.",
+        "MobileBERT in transformers 5.23: the pad id reaches the last real token",
+        content,
+    ),
+    Rule(
+        "padding-values",
+        "Large numbers in the embeddings of padded slots change no real token.",
+        "huggingface/transformers 17306, 17437: a finite bias that large scores overcome",
+        values,
+        has_embeddings,
+        may_refuse=True,
+    ),
+    Rule(
+        "padding-nan",
+        "A NaN in a padded slot reaches no real token.",
+        "pytorch/pytorch 101967: 0 x NaN",
+        not_a_number,
+        has_embeddings,
+        may_refuse=True,
+    ),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from maskwright.audit.compare import Check
+from maskwright.audit.rule import Rule
 from maskwright.audit.subject import Subject
 from maskwright.audit.trial import Trial
 
@@ -29,3 +30,20 @@ def repeated(subject: Subject) -> Iterator[Check]:
     """The very same call twice."""
     trial = Trial(subject.sequences(*LENGTHS))
     yield Check("the same call twice", trial, trial, [(i, i) for i in range(3)])
+
+
+RULES = (
+    Rule(
+        "neighbours",
+        "The other rows of a batch change nothing.",
+        "ReProver issue 34: four batch sizes, four rankings",
+        neighbours,
+    ),
+    Rule(
+        "repeatable",
+        "The same call in evaluation mode gives the same numbers.",
+        "pytorch/pytorch 124464: functional dropout left on",
+        repeated,
+    ),
+    Rule("row-order", "The order of the rows changes nothing.", "ReProver issue 34", order),
+)

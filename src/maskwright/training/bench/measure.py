@@ -18,8 +18,8 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar
 
-import maskwright as mw
 from maskwright.data.collate import PaddingCollator
+from maskwright.encoders.pack import pack, unpack
 from maskwright.errors import InputError
 from maskwright.training.bench.workload import Batches, StepCost, count_slots, draw_workload, fit_workload
 from maskwright.training.models import load_encoder
@@ -164,7 +164,7 @@ class _Runner:
 
     def become(self, variant: str) -> None:
         """Pack or unpack the model, as the variant has it."""
-        (mw.pack if variant == "packed" else mw.unpack)(self.model)
+        (pack if variant == "packed" else unpack)(self.model)
 
     def padded(self, encodings: Sequence[Encoding], batches: Batches) -> list[dict[str, Tensor]]:
         """The batches as the model takes them."""

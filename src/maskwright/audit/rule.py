@@ -1,0 +1,66 @@
+"""What a rule is, and the usual reasons why one does not bind a subject."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from maskwright.audit.compare import Check, Measure
+from maskwright.audit.function import Kind
+from maskwright.audit.subject import Subject
+
+Applies = Callable[[Any], str | None]
+
+
+def always(subject: Any) -> None:
+    """Applies to every subject."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One law.
+
+    Attributes:
+        name: as reports and `--allow` call it.
+        law: what must hold, in a sentence.
+        report: a public report of a model or library that broke it.
+        checks: subject -> the comparisons that test it.
+        applies: subject -> None, or why the law does not bind it.
+        may_refuse: a clear error is as good as the right answer.
+        by_default: checked unless others are asked for.
+        kind: what it binds; `checks` gets a `Subject` for "model", a `Function` for all else.
+    """
+
+    name: str
+    law: str
+    report: str
+    checks: Callable[[Any], Iterable[Check | Measure]]
+    applies: Applies = always
+    may_refuse: bool = False
+    by_default: bool = True
+    kind: Kind = "model"
+
+
+def bidirectional(subject: Subject) -> str | None:
+    return None if subject.direction == "bidirectional" else f"it is meant to be {subject.direction or 'unknown'}"
+
+
+def causal(subject: Subject) -> str | None:
+    return None if subject.direction == "causal" else f"it is meant to be {subject.direction or 'unknown'}"
+
+
+def is_transformers(subject: Subject) -> str | None:
+    return None if subject.inner is not None and not subject.takes_features else "it is no transformers model"
+
+
+def takes_positions(subject: Subject) -> str | None:
+    return None if subject.takes("position_ids") else "it takes no position_ids"
+
+
+def has_embeddings(subject: Subject) -> str | None:
+    return None if subject.takes("inputs_embeds") and not subject.takes_features else "it takes no inputs_embeds"
+
+
+def has_tokens(subject: Subject) -> str | None:
+    return None if subject.direction != "encoder-decoder" else "its decoder's side is not looked at"
