@@ -17,7 +17,7 @@ import os
 import numpy as np
 import torch
 from datasets import Dataset
-from harness import interleave, median, publish, ratio, table
+from harness import interleave, median, merge, publish, ratio, table
 from pack import LAYERS, N_LABELS, SIZES, SPECIAL, VOCAB, draw_lengths
 from transformers import BertConfig, BertForSequenceClassification, BertTokenizer
 
@@ -97,6 +97,7 @@ def compare(size, mean, n_texts, noise, rounds):
         "noise": noise,
         "mean length": mean,
         "texts": n_texts,
+        "rounds": rounds,
         "padding": 1 - float(lengths.sum()) / sum(int(batch.max()) * len(batch) for batch in batches),
         "stock s": median(times["stock"]),
         "packed s": median(times["packed"]),
@@ -115,21 +116,24 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(os.cpu_count() or 1)
-    records = []
     for size in options.sizes:
         for noise in options.noises:
             for mean in options.means:
-                records.append(compare(size, mean, options.texts, noise, options.rounds))
-                print(records[-1], flush=True)
+                found = compare(size, mean, options.texts, noise, options.rounds)
+                print(found, flush=True)
+                report(merge("averaging", [found], ("model", "noise", "mean length")))
+
+
+def report(records):
+    """The page, after every row: a run that is stopped leaves what it has measured."""
     rows = [[*list(record.values())[:-1], f"{record['largest difference of means']:.1e}"] for record in records]
     body = (
-        f"{SAMPLES} samples of every text. Medians of {options.rounds} interleaved rounds; above 1 = packed is faster. "
-        f"Stock batches hold {ROWS} texts, packed ones at most {BUDGET} padded slots. With DropToken both draw the "
-        "same tokens, so the means agree; with dropout they agree within sampling error.\n\n"
+        f"{SAMPLES} samples of every text. Medians over the rounds, which run all three in turn; above 1 = packed is "
+        f"faster. Stock batches hold {ROWS} texts, packed ones at most {BUDGET} padded slots. With DropToken both draw "
+        "the same tokens, so the means agree; with dropout they agree within sampling error.\n\n"
         + table(list(records[0]), rows)
     )
     publish("averaging", "Prediction by averaging over noise", body, records)
-    print(body)
 
 
 if __name__ == "__main__":
