@@ -12,7 +12,7 @@ HOLD ?= torch==2.13.0
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: .venv/.ready ## pretrain, fine-tune and predict on the bundled sample; 6 to 7 minutes on 2 cores
+demo: .venv/.ready ## pretrain, fine-tune, predict and audit on the bundled sample; 6 to 7 minutes on 2 cores
 	$(BIN)/maskwright demo
 
 test: lint ## linters, types, layers and every test but the slow ones

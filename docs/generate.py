@@ -1,6 +1,6 @@
-"""Rewrite the generated parts of the documentation: the family table and the pictures of masks.
+"""Rewrite the generated parts of the documentation: the family table, the audit's rules and causes, pictures of masks.
 
-`make docs` runs it; a test checks that the table is up to date, and draws the pictures anew.
+`make docs` runs it; tests check that the tables are up to date, and draw the pictures anew.
 """
 
 from __future__ import annotations
@@ -12,18 +12,66 @@ import matplotlib
 import torch
 
 from maskwright import masks
+from maskwright.audit.causes import CAUSES, DESIGNS
+from maskwright.audit.function import KINDS
+from maskwright.audit.rules import RULES
 from maskwright.encoders.families import FAMILIES
 
 DOCS = Path(__file__).parent
-PAGE, IMAGES = DOCS / "families.md", DOCS / "images"
-BEGIN, END = "<!-- families -->\n", "<!-- end of families -->\n"
+IMAGES = DOCS / "images"
+_BOUND = {
+    "model": "Models",
+    "pooling": "Pooling functions",
+    "collator": "Collators",
+    "loss": "Losses",
+    "mask": "Builders of masks",
+}
 
 
-def with_table(page: str) -> str:
-    """The page with the text between its two marks replaced by today's table."""
-    rows = "".join(f"| `{row.model_type}` | {row.verdict} | {row.note} |\n" for row in FAMILIES.values())
-    table = f"| model type | verdict | how, or why not |\n|---|---|---|\n{rows}"
-    return re.sub(f"{BEGIN}.*{END}", lambda _: f"{BEGIN}{table}{END}", page, flags=re.DOTALL)
+def generated() -> dict[str, str]:
+    """What stands between two marks in the pages of the documentation, by the marks' name."""
+    families = [[f"`{row.model_type}`", row.verdict, row.note] for row in FAMILIES.values()]
+    causes = [
+        [
+            _anchored("cause", cause.name),
+            cause.reason,
+            cause.fix,
+            "a property" if cause.name in DESIGNS else "a failure",
+        ]
+        for cause in CAUSES.values()
+    ]
+    return {
+        "families": _table(["model type", "verdict", "how, or why not"], families),
+        "rules": "\n".join(_rules(kind) for kind in KINDS if any(rule.kind == kind for rule in RULES.values())),
+        "causes": _table(["cause", "what is wrong", "what to do", "counts as"], causes),
+    }
+
+
+def with_generated(page: str) -> str:
+    """The page with the text between each pair of marks replaced by today's."""
+    for name, text in generated().items():
+        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
+        page = re.sub(f"{begin}.*{end}", lambda _, new=f"{begin}{text}{end}": new, page, flags=re.DOTALL)
+    return page
+
+
+def _rules(kind: str) -> str:
+    rows = [
+        [_anchored("rule", rule.name), rule.law, rule.report, "yes" if rule.by_default else "no"]
+        for rule in RULES.values()
+        if rule.kind == kind
+    ]
+    return f"### {_BOUND[kind]}\n\n{_table(['rule', 'law', 'public report', 'checked by default'], rows)}"
+
+
+def _anchored(kind: str, name: str) -> str:
+    return f'<a id="{kind}-{name}"></a>`{name}`'
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [" | ".join(cell.replace("|", "\\|") for cell in row) for row in [head, *rows]]
+    lines = [f"| {line} |\n" for line in lines]
+    return "".join([lines[0], f"|{'---|' * len(head)}\n", *lines[1:]])
 
 
 def pictures() -> dict[str, list[masks.Panel]]:
@@ -54,5 +102,6 @@ def draw_pictures(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for path in DOCS.glob("*.md"):
+        path.write_text(with_generated(path.read_text(encoding="utf-8")), encoding="utf-8")
     draw_pictures(IMAGES)

@@ -109,8 +109,9 @@ def gap(folder: Path) -> Path:
 
 
 def audit(folder: Path) -> Path:
-    """Two models: one clean, one with a failure of a rule that also passes a check, and one that is allowed."""
+    """A model with a property of its design; one with a rule of which two checks fail, and an allowed failure."""
     folder.mkdir(parents=True)
+    passed = {"rule": "padding-side", "check": "right against none", "verdict": "pass", "effect": 0.0, "allowed": None}
     failed = {
         "rule": "padding-side",
         "check": "left against right",
@@ -119,11 +120,15 @@ def audit(folder: Path) -> Path:
         "effect": 0.37,
     }
     failed |= {"module": "embeddings", "reason": f"positions count {HOSTILE}", "fix": "pass positions", "allowed": None}
-    passed = {"rule": "padding-side", "check": "right against none", "verdict": "pass", "effect": 0.0, "allowed": None}
+    failed |= {"cause": "slots-counted", "script": f"import torch\nprint('{HOSTILE}')\n"}
+    worse = {**failed, "check": "left against none", "effect": float("inf")}
+    design = {**passed, "rule": "packing", "check": "packed", "verdict": "architectural"}
+    design |= {"module": "conv", "reach": 3, "reason": "a convolution"}
     allowed = {**failed, "rule": "holes", "check": "holes against none", "allowed": "never used"}
+    other = {**design, "rule": "holes", "reach": None}
     subjects = [
-        {"subject": "first", "is_clean": True, "seconds": 1.5, "findings": [passed]},
-        {"subject": "second", "is_clean": False, "seconds": 2.5, "findings": [passed, failed, allowed]},
+        {"subject": "first", "is_clean": True, "seconds": 1.5, "findings": [passed, design, other]},
+        {"subject": "second", "is_clean": False, "seconds": 2.5, "findings": [passed, failed, worse, allowed]},
     ]
     _write(folder / "audit.json", subjects)
     return folder

@@ -77,6 +77,18 @@ def test_even_a_script_that_got_into_the_page_does_not_run(running: Browser, rep
     assert any("Content Security Policy" in complaint for complaint in page.complaints)
 
 
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_script_of_a_finding_unfolds_and_scrolls_inside_its_card(running: Browser, report: Path, width: int) -> None:
+    page = Page(running, report, width=width)
+    assert page.evaluate("document.querySelector('pre').checkVisibility()") is False
+    page.evaluate("document.querySelector('details:has(pre) summary').focus()")
+    page.press("Enter")
+    assert page.evaluate("document.querySelector('pre').checkVisibility()") is True
+    assert page.evaluate("document.querySelector('pre').textContent").startswith("import torch\nprint(")
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    assert page.evaluate("document.querySelector('pre').clientWidth") < width
+
+
 COLUMN = """(() => {
   const table = [...document.querySelectorAll("table")].find((t) => t.caption.textContent === "Scores");
   const at = [...table.tHead.rows[0].cells].findIndex((c) => c.textContent === "%s");

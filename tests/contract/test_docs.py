@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from maskwright.audit.causes import CAUSES
+from maskwright.audit.rules import RULES
 from maskwright.cli.main import find_verb
 from maskwright.cli.verbs import VERBS
 from maskwright.encoders.families import FAMILIES
@@ -18,10 +20,18 @@ from maskwright.encoders.families import FAMILIES
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_the_family_table_is_up_to_date() -> None:
-    page = (ROOT / "docs" / "families.md").read_text(encoding="utf-8")
-    assert runpy.run_path(str(ROOT / "docs" / "generate.py"))["with_table"](page) == page, "run `make docs`"
-    assert set(re.findall(r"^\| `([^`]+)` \|", page, re.MULTILINE)) == set(FAMILIES)
+@pytest.mark.parametrize("name", ["families.md", "audit_rules.md"])
+def test_generated_tables_are_up_to_date(name: str) -> None:
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    assert runpy.run_path(str(ROOT / "docs" / "generate.py"))["with_generated"](page) == page, "run `make docs`"
+
+
+def test_the_pages_name_every_family_rule_and_cause() -> None:
+    families, rules = ((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("families.md", "audit_rules.md"))
+    assert set(re.findall(r"^\| `([^`]+)` \|", families, re.MULTILINE)) == set(FAMILIES)
+    for kind, catalogue in (("rule", RULES), ("cause", CAUSES)):
+        named = re.findall(rf'^\| <a id="{kind}-([^"]+)"></a>`\1` \| ', rules, re.MULTILINE)
+        assert sorted(named) == sorted(catalogue)
 
 
 def test_the_pictures_can_be_drawn_anew(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import made_records
 from maskwright.errors import InputError
-from maskwright.report.blocks import Chart, Point, Section, Series, Table
+from maskwright.report.blocks import Card, Chart, Point, Section, Series, Table
 from maskwright.report.charts import draw, labels
 from maskwright.report.curves import MOST_POINTS, curve
 from maskwright.report.kinds.registry import KINDS, kind_of
@@ -166,11 +166,39 @@ def test_the_gap_is_drawn_by_layer_and_by_rate(tmp_path: Path) -> None:
 
 def test_an_audit_names_what_failed_and_what_was_allowed(tmp_path: Path) -> None:
     found = section(made_records.audit(tmp_path / "audit"))
-    assert found.summary == ["first: 1 check, none failed.", "second: 3 checks, failed are padding-side."]
-    assert table(found, "Verdicts by rule").rows == [["padding-side", "pass", "fail"], ["holes", None, "allowed"]]
-    (failed,) = table(found, "Failed checks").rows
+    assert found.summary == ["first: 3 checks, none failed.", "second: 4 checks, failed are padding-side."]
+    verdicts = [
+        ["padding-side", "pass", "fail"],
+        ["packing", "architectural", None],
+        ["holes", "architectural", "allowed"],
+    ]
+    assert table(found, "Verdicts by rule").rows == verdicts
+    failed, worse = table(found, "Failed checks").rows
     assert failed[:5] == ["second", "padding-side", "left against right", "fail", "high"]
-    assert len(table(found, "All checks").rows) == 4
+    assert worse[5] == "infinite"
+    properties = table(found, "Properties of the design")
+    (row,) = properties.rows
+    assert dict(zip(properties.columns, row, strict=True)) == {
+        "model": "first",
+        "what is so by design": "a convolution",
+        "first seen in": "conv",
+        "reach (tokens)": 3,
+        "rules that show it": "packing, holes",
+    }
+    assert len(table(found, "All checks").rows) == 7
+
+
+def test_a_card_says_where_why_and_what_to_do_about_the_worst_check_of_a_rule(tmp_path: Path) -> None:
+    found = section(made_records.audit(tmp_path / "audit"))
+    (card,) = found.parts[1].blocks
+    assert isinstance(card, Card)
+    assert card.title == "second: padding-side"
+    facts = dict(card.facts)
+    assert facts["check"] == "left against none"
+    assert (facts["module"], facts["cause"], facts["what to do"]) == ("embeddings", "slots-counted", "pass positions")
+    assert facts["also"] == "1 other check of this rule failed"
+    assert "reach (tokens)" not in facts
+    assert card.code.startswith("import torch\n")
 
 
 @pytest.mark.parametrize(

@@ -6,20 +6,30 @@ import json
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from maskwright.cli import demo as verb
+from maskwright.cli.demo_audit import audit_demo, show_audits
 from maskwright.cli.main import main
+from maskwright.report.page import write_report
 from maskwright.training import demo
-from maskwright.training.demo import DemoSize, run_demo
+from maskwright.training.demo import DemoResult, DemoSize, run_demo
 from maskwright.training.wordpiece import train_wordpiece
 
 SMALL = DemoSize(n_train=48, n_test=11, minutes=0.01, num_train_epochs=1, stock_steps=2, vocab_size=600)
 
 
-def test_all_runs_and_predictions(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, DemoResult, list[str]]:
+    """One run of the demo, its folder and the lines it told."""
+    folder = tmp_path_factory.mktemp("demo")
     lines: list[str] = []
-    result = run_demo(tmp_path, SMALL, tell=lines.append)
-    assert len(lines) == 7
+    return folder, run_demo(folder, SMALL, tell=lines.append), lines
+
+
+def test_all_runs_and_predictions(done: tuple[Path, DemoResult, list[str]]) -> None:
+    folder, result, lines = done
+    assert len(lines) == demo.N_STAGES
     assert {name: run.objective for name, run in result.pretrained.items()} == {"mlm": "mlm", "mae": "mae"}
     assert all(run.n_steps >= 1 and run.eval_loss > 0 for run in result.pretrained.values())
     assert [run.n_steps for run in (result.packed, result.after_mae, result.dropped, result.stock)] == [3, 3, 3, 2]
@@ -27,9 +37,9 @@ def test_all_runs_and_predictions(tmp_path: Path) -> None:
     assert result.packed.padding_avoided > 0.2
     assert result.stock.padding_avoided == 0
     assert 0 <= result.packed.metrics["test_accuracy"] <= 1
-    assert len((tmp_path / "predictions.jsonl").read_text("utf-8").splitlines()) == 11
-    assert json.loads((tmp_path / "demo.json").read_text("utf-8"))["speedup"] == pytest.approx(result.speedup)
-    assert (tmp_path / "packed" / "model.safetensors").exists()
+    assert len((folder / "predictions.jsonl").read_text("utf-8").splitlines()) == 11
+    assert json.loads((folder / "demo.json").read_text("utf-8"))["speedup"] == pytest.approx(result.speedup)
+    assert (folder / "packed" / "model.safetensors").exists()
 
 
 def test_the_stock_run_takes_the_very_batches_of_the_packed_one(tmp_path: Path) -> None:
@@ -48,14 +58,39 @@ def test_the_verb_prints_a_table_or_json(
 ) -> None:
     monkeypatch.setattr(demo, "DemoSize", lambda: SMALL)
     assert main(["demo", "--output_dir", str(tmp_path / "a")]) == 0
-    printed = capsys.readouterr().out
+    printed, told = capsys.readouterr()
+    steps = [f"{i}/{demo.N_STAGES + 1} " for i in range(1, demo.N_STAGES + 2)]
+    assert [line[:4] for line in told.splitlines() if line[1:2] == "/"] == steps
     assert all(
         word in printed
         for word in ("MLM, packed", "MAE, 75% removed", "DropToken 0.1", "not packed", "predictions.jsonl")
     )
     options = verb.build_parser().parse_args(["--output_dir", str(tmp_path / "b"), "--json"])
     assert verb.run(options) == 0
-    assert json.loads(capsys.readouterr().out)["packed"]["n_steps"] == 3
+    result = json.loads(capsys.readouterr().out)
+    assert result["packed"]["n_steps"] == 3
+    assert [audited["is_clean"] for audited in result["audit"]] == [True, False]
+
+
+def test_the_last_step_audits_the_model_and_a_fault_planted_in_it(
+    done: tuple[Path, DemoResult, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = done[0]
+    audits = audit_demo(folder)
+    assert json.loads((folder / "audit" / "audit.json").read_text("utf-8")) == [one.to_dict() for one in audits]
+    sound, planted = audits
+    assert sound.is_clean
+    assert len({finding.rule for finding in sound if finding.verdict == "pass"}) > 10
+    assert all(finding.module.startswith("model.layers.1.attn") for finding in planted.failures)
+    capsys.readouterr()
+    exec(compile(planted.failures[0].script, "script", "exec"), {})
+    assert max(float(line) for line in capsys.readouterr().out.split()) > 1e-4
+    show_audits(Console(width=200), audits, folder)
+    printed = capsys.readouterr().out
+    assert "packed: clean" in printed
+    assert "where: model.layers.1.attn" in printed
+    report = write_report([folder], folder / "report.html")
+    assert report.records == {"audit": 1, "pretraining run": 2, "fine-tuning run": 4}
 
 
 def test_wordpiece_splits_chinese_and_knows_its_special_tokens() -> None:

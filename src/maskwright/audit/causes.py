@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from maskwright.audit.function_causes import FUNCTION_CAUSES
+
 
 @dataclass(frozen=True, slots=True)
 class Cause:
@@ -109,9 +111,61 @@ CAUSES = {
             "padded slots receive a gradient although they should take no part",
             "select by the mask before the loss and in pooling; give nn.Embedding its padding_idx",
         ),
+        Cause(
+            "position-offset",
+            "positions are counted from another number than the family's own",
+            "count from padding_idx + 1 where the table of positions has a padding_idx, else from 0",
+        ),
+        Cause(
+            "training-path",
+            "training mode computes something else even with all dropout at 0",
+            "let training mode differ in dropout alone; what else depends on self.training loses the mask",
+        ),
+        Cause(
+            "checkpointing-path",
+            "layers compute something else when they are checkpointed",
+            "hand every argument of a layer on to the checkpointing function, the mask too",
+        ),
+        Cause(
+            "compiled-otherwise",
+            "the compiled model computes something else",
+            "look for branches on values of the mask; rerun with backend='eager' to tell tracing from code generation",
+        ),
+        Cause(
+            "no-cross-attention",
+            "what the decoder gives does not depend on what the encoder read",
+            "hand the encoder's states on to every decoder layer",
+        ),
+        Cause(
+            "first-slot",
+            "the row's result is read from slot 0, which is padding where padding stands on the left",
+            "pad on the right, or take the first kept token (maskwright.pooling.first)",
+        ),
+        Cause(
+            "row-selection",
+            "the row's result is read from another slot than its own token's",
+            "find the token by the mask (maskwright.pooling.first, last), not by slot number, mask sum or id",
+        ),
+        Cause(
+            "eos-as-pad",
+            "a kept token whose id is that of padding is taken for padding",
+            "find the last token by the attention mask (maskwright.pooling.last), or pad with an id of its own",
+        ),
+        *(Cause(*row) for row in FUNCTION_CAUSES),
     )
 }
 """Every cause by its name."""
 
-DESIGNS = frozenset({"mixes-neighbours", "nan-times-zero", "slots-counted", "packing-ignored"})
+DESIGNS = frozenset(
+    {
+        "mixes-neighbours",
+        "nan-times-zero",
+        "slots-counted",
+        "packing-ignored",
+        "first-slot",
+        "zero-times-nan",
+        "mean-over-nothing",
+        "no-attention-mask",
+    }
+)
 """Causes that are a model's design and not a fault in it: shown as a property."""

@@ -28,6 +28,7 @@ class Check:
         until: compare only the first so many tokens of each; None = all.
         must: "agree", or "differ" where the model is meant to react.
         outputs: "tokens", "rows" or "both".
+        cause: what a failure can only mean, by its name; "" = to be found out.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Check:
     until: int | None = None
     must: Literal["agree", "differ"] = "agree"
     outputs: Literal["tokens", "rows", "both"] = "both"
+    cause: str = ""
 
     def measure(self, subject: Subject) -> Difference:
         """Run both, and say how far they are apart."""

@@ -50,7 +50,7 @@ def explain(check: Check, rule: str, subject: Subject, module: str | None) -> Ca
         right = replace(check, a=check.b.but(side="right"))
         if difference(right, subject(right.a), a).effect <= LEAK64 and not subject.takes("position_ids"):
             return CAUSES["slots-counted"]
-    if rule.startswith("padding"):
+    if rule.startswith(("padding", "holes")):
         seen = difference(replace(check, outputs="tokens"), a, b)
         if seen.n_compared and seen.effect <= LEAK64:
             return CAUSES["pooling"]

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 Verdict = Literal["pass", "fail", "noise", "architectural", "not applicable", "error"]
 Severity = Literal["none", "low", "medium", "high"]
+FARTHEST = 31  # tokens from the border that a reach is followed; it may be more
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class Finding:
         module: the first module whose outputs differ, by its dotted name.
         cause: key in the catalogue of causes; `reason` says it in a sentence.
         fix: what to do, in a sentence.
+        reach: how many tokens from its border padding changes in the first module that mixes neighbouring tokens; at
+            most `FARTHEST`.
         script: Python that shows it in plain torch and transformers.
     """
 
@@ -40,6 +43,20 @@ class Finding:
     fix: str = ""
     script: str = ""
     allowed: str | None = None
+    reach: int | None = None
+
+    @property
+    def why(self) -> str:
+        """The reason, with the reach where there is one.
+
+        Example:
+            >>> Finding("padding-content", "another id", "fail", reason="a convolution reads padding", reach=2).why
+            'a convolution reads padding; it reaches 2 tokens from the border'
+        """
+        if self.reach is None:
+            return self.reason
+        more = " or more" if self.reach >= FARTHEST else ""
+        return f"{self.reason}; it reaches {self.reach}{more} token{'' if self.reach == 1 else 's'} from the border"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""

@@ -42,12 +42,12 @@ def to_markdown(findings: Findings) -> str:
     lines += ["| | rule | effect | where | why |", "|---|---|---|---|---|"]
     for rule, finding in worst_by_rule(findings).items():
         mark = "allowed" if finding.allowed else _MARK[finding.verdict]
-        why = finding.allowed or finding.reason
+        why = finding.allowed or finding.why
         lines.append(f"| {mark} | {rule} | {_effect(finding)} | {_code(finding.module)} | {_cell(why)} |")
     for rule, finding in worst_by_rule(findings).items():
         if finding in findings.failures:
             lines += ["", f"### {rule}", "", RULES[rule].law if rule in RULES else ""]
-            lines += ["", f"{finding.check}: {finding.reason}."]
+            lines += ["", f"{finding.check}: {finding.why}."]
             lines += ["", f"Fix: {finding.fix}."] if finding.fix else []
             lines += ["", "```python", finding.script.rstrip(), "```"] if finding.script else []
     return "\n".join(lines) + "\n"
@@ -62,7 +62,7 @@ def to_sarif(all_findings: Iterable[Findings]) -> dict[str, Any]:
         {
             "ruleId": finding.rule,
             "level": {"high": "error", "medium": "warning"}.get(finding.severity, "note"),
-            "message": {"text": f"{finding.check}: {finding.reason} Fix: {finding.fix}"},
+            "message": {"text": f"{finding.check}: {finding.why} Fix: {finding.fix}"},
             "locations": [
                 {"logicalLocations": [{"fullyQualifiedName": ".".join(filter(None, (found.subject, finding.module)))}]}
             ],

@@ -62,5 +62,11 @@ def has_embeddings(subject: Subject) -> str | None:
     return None if subject.takes("inputs_embeds") and not subject.takes_features else "it takes no inputs_embeds"
 
 
-def has_tokens(subject: Subject) -> str | None:
-    return None if subject.direction != "encoder-decoder" else "its decoder's side is not looked at"
+def encoder_decoder(subject: Subject) -> str | None:
+    return None if subject.direction == "encoder-decoder" else "it has no decoder beside an encoder"
+
+
+def takes_decoder_mask(subject: Subject) -> str | None:
+    if (reason := encoder_decoder(subject)) is not None:
+        return reason
+    return None if subject.takes("decoder_attention_mask") else "it takes no decoder_attention_mask"

@@ -9,18 +9,24 @@ from typing import Any
 import torch
 from torch import nn
 
-from maskwright.audit.causes import CAUSES, DESIGNS, Cause
+from maskwright.audit.calling import InapplicableError
+from maskwright.audit.causes import CAUSES, DESIGNS, UNKNOWN, Cause
 from maskwright.audit.compare import Check, Measure, Outcome, judge
+from maskwright.audit.configured import Direction
 from maskwright.audit.explain import explain, mixes
 from maskwright.audit.finding import Finding, Findings
 from maskwright.audit.function import KINDS, Function, Kind
 from maskwright.audit.locate import first_module
+from maskwright.audit.reach import reach_of
 from maskwright.audit.rule import Rule
 from maskwright.audit.rules import RULES
 from maskwright.audit.script import script_of
-from maskwright.audit.subject import Direction, Subject
-from maskwright.audit.trial import Trial
+from maskwright.audit.state import untouched
+from maskwright.audit.subject import Subject
+from maskwright.audit.trial import Trial, lay
 from maskwright.errors import InputError
+
+ENOUGH = 31  # tokens: what most rules need at most
 
 
 def run_audit(
@@ -36,7 +42,7 @@ def run_audit(
     allow: Mapping[str, str] | None = None,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Findings:
-    """Check a model's masks; nothing is trained, nothing fetched.
+    """Check a model's masks; nothing is trained, nothing fetched, and the model is left as it was.
 
     Args:
         model: any module that is called as `model(input_ids, attention_mask)`; transformers and sentence-transformers
@@ -51,7 +57,7 @@ def run_audit(
         tell: takes a line a rule.
 
     Raises:
-        InputError: an unknown rule, or a model whose vocabulary is not known.
+        InputError: an unknown rule, a model whose vocabulary is not known, or one that holds no numbers.
 
     Example:
         >>> from transformers import BertConfig, BertModel
@@ -67,62 +73,112 @@ def run_audit(
     wanted = [rule for rule, found in ours.items() if found.by_default] if rules is None else list(rules)
     if unknown := [rule for rule in wanted if rule not in ours] + [rule for rule in allow if rule not in RULES]:
         raise InputError(f"no rule is called '{unknown[0]}'; there are {', '.join(ours)}", "rules")
-    subject: Subject | Function
-    findings: list[Finding] = []
     if kind != "model":
-        subject = Function(model, kind, name or getattr(model, "__name__", type(model).__name__), tokenizer)
-    elif isinstance(model, nn.Module):
-        if tokenizer is not None:
-            vocab_size = vocab_size or len(tokenizer)
-            pad_id = tokenizer.pad_token_id if pad_id is None else pad_id
-        special = frozenset(getattr(tokenizer, "all_special_ids", ()))
+        label = name or getattr(model, "__name__", type(model).__name__)
+        function = Function(model, kind, label, tokenizer, direction)
+        findings = _cannot_be_asked(function) or _all_findings(wanted, function, allow, tell)
+        return Findings(function.name, findings, time.perf_counter() - began)
+    if not isinstance(model, nn.Module):
+        raise InputError(f"must be a torch module, got {type(model).__name__}; for a function give its kind", "model")
+    if tokenizer is not None:
+        vocab_size = vocab_size or len(tokenizer)
+        pad_id = tokenizer.pad_token_id if pad_id is None else pad_id
+    special = frozenset(getattr(tokenizer, "all_special_ids", ()))
+    with untouched(model):
         subject = Subject(
             model, name=name, direction=direction, vocab_size=vocab_size, pad_id=pad_id, special_ids=special
         )
-        findings = _cannot_be_called(subject)
-    else:
-        raise InputError(f"must be a torch module, got {type(model).__name__}; for a function give its kind", "model")
-    for rule in wanted if not findings else ():
-        tell(rule)
-        findings += [_allowed(finding, allow) for finding in _findings(RULES[rule], subject)]
+        findings = _cannot_be_called(subject) or _all_findings(wanted, subject, allow, tell)
     return Findings(subject.name, findings, time.perf_counter() - began)
 
 
 def _cannot_be_called(subject: Subject) -> list[Finding]:
-    """One finding, if the plainest call of all fails."""
-    trial = Trial(subject.sequences(3))
-    try:
-        n_values = subject(trial).n_values
-    except Exception as error:  # a model may raise anything
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    """One finding, if the plainest call of all fails; else the subject learns how long a row may be."""
+    name = "one row of tokens"
+    raised: dict[int, Exception] = {}
+    for plain in (3, 2, 1, 16):  # some models begin with a few tokens, some end with them
+        if (error := _raises(subject, plain)) is None:
+            break
+        raised[plain] = error
+    else:
         fix = "audit a module that is called as model(input_ids, attention_mask)"
-        return [Finding("callable", "one row of three tokens", "error", "high", reason=reason, fix=fix)]
-    if n_values:
-        return []
-    reason = "it gives back no floating-point tensor whose first sizes are those of the batch"
-    return [Finding("callable", "one row of three tokens", "error", "high", reason=reason)]
+        reason = _told(next(e for e in raised.values() if not isinstance(e, InapplicableError)))
+        return [Finding("callable", name, "error", "high", reason=reason, fix=fix)]
+    tried = range(min(ENOUGH, subject.longest), plain, -1)
+    if (longest := next((n for n in tried if _raises(subject, n) is None), plain)) < ENOUGH:
+        subject.longest = longest
+    if not subject(Trial(subject.sequences(plain))).n_values:
+        reason = "it gives back no floating-point tensor whose first sizes are those of the batch"
+        return [Finding("callable", name, "error", "high", reason=reason)]
+    return []
+
+
+def _cannot_be_asked(function: Function) -> list[Finding]:
+    """One finding, if the plainest call of a function fails."""
+    try:
+        function.plainly()
+    except Exception as error:  # a function may raise anything
+        fix = f"audit a function of the form that kind '{function.kind}' asks for"
+        return [Finding("callable", "the plainest call", "error", "high", reason=_told(error), fix=fix)]
+    return []
+
+
+def _raises(subject: Subject, n: int) -> Exception | None:
+    """What a row of n tokens raises."""
+    trial = Trial(subject.sequences(n))
+    try:
+        with torch.no_grad():
+            subject.raw(lay(trial, subject.pad_id), trial)
+    except Exception as error:  # a model may raise anything
+        return error
+    return None
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def _all_findings(
+    wanted: Iterable[str], subject: Subject | Function, allow: Mapping[str, str], tell: Callable[[str], None]
+) -> list[Finding]:
+    findings: list[Finding] = []
+    for rule in wanted:
+        tell(rule)
+        findings += [_allowed(finding, allow) for finding in _findings(RULES[rule], subject)]
+    return findings
 
 
 def _findings(rule: Rule, subject: Subject | Function) -> list[Finding]:
-    reason = rule.applies(subject)
-    if reason is not None:
-        return [Finding(rule.name, rule.law, "not applicable", reason=reason)]
-    return [_finding(rule, check, subject) for check in rule.checks(subject)]
+    try:
+        reason = rule.applies(subject)
+        if reason is not None:
+            return [Finding(rule.name, rule.law, "not applicable", reason=reason)]
+        checks = list(rule.checks(subject))
+    except Exception as error:  # what a rule asks of a model may raise anything
+        return [_raised(rule, rule.law, error)]
+    return [_finding(rule, check, subject) for check in checks]
+
+
+def _raised(rule: Rule, name: str, error: Exception, script: str = "") -> Finding:
+    if isinstance(error, InapplicableError):
+        return Finding(rule.name, name, "not applicable", reason=str(error))
+    if rule.may_refuse or "no padding token is defined" in str(error):  # heads of transformers without a pad id
+        return Finding(rule.name, name, "not applicable", reason=f"it refuses: {_told(error)}")
+    return Finding(rule.name, name, "error", "high", reason=_told(error), script=script)
 
 
 def _finding(rule: Rule, check: Check | Measure, subject: Subject | Function) -> Finding:
-    script = script_of(check, subject) if isinstance(check, Check) and isinstance(subject, Subject) else ""
     try:
         outcome = judge(check, subject)
     except Exception as error:  # a model may raise anything; that is a finding, not a crash
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-        if rule.may_refuse:
-            return Finding(rule.name, check.name, "not applicable", reason=f"it refuses: {reason}")
-        return Finding(rule.name, check.name, "error", "high", reason=reason, script=script)
+        return _raised(rule, check.name, error, _script(check, subject))
     effects = (outcome.single.effect, None if outcome.exact is None else outcome.exact.effect)
     if outcome.verdict != "fail":
         return Finding(rule.name, check.name, outcome.verdict, "none", *effects)
-    module, cause = _diagnosis(rule, check, subject, outcome)
+    try:
+        module, cause = _diagnosis(rule, check, subject, outcome)
+    except Exception:  # an experiment that the model does not survive explains nothing
+        module, cause = None, UNKNOWN
     by_design = cause.name in DESIGNS
     return Finding(
         rule.name,
@@ -134,8 +190,27 @@ def _finding(rule: Rule, check: Check | Measure, subject: Subject | Function) ->
         cause=cause.name,
         reason=cause.reason,
         fix=cause.fix,
-        script=script,
+        script=_script(check, subject),
+        reach=_reach(cause, subject),
     )
+
+
+def _reach(cause: Cause, subject: Subject | Function) -> int | None:
+    if cause.name not in ("mixes-neighbours", "border") or not isinstance(subject, Subject):
+        return None
+    try:
+        return reach_of(subject)
+    except Exception:  # a model may have no float64
+        return None
+
+
+def _script(check: Check | Measure, subject: Subject | Function) -> str:
+    if not isinstance(check, Check) or not isinstance(subject, Subject):
+        return ""
+    try:
+        return script_of(check, subject)
+    except Exception:  # a configuration that cannot be written down
+        return ""
 
 
 def _diagnosis(
@@ -150,7 +225,8 @@ def _diagnosis(
     exact = (outcome.exact is not None and outcome.exact.is_finite) or not outcome.single.is_finite
     with subject.cast_to(torch.float64 if exact else None):
         module = first_module(check, subject)
-        return module, explain(check, rule.name, subject, module)
+        named = check.cause and not mixes(subject)
+        return module, CAUSES[check.cause] if named else explain(check, rule.name, subject, module)
 
 
 def _allowed(finding: Finding, allow: Mapping[str, str]) -> Finding:

@@ -12,6 +12,7 @@ from torch import Tensor
 Side = Literal["right", "left"]
 MaskForm = Literal["int", "bool", "float", "inverted", "none", "4d bool", "4d additive"]
 Positions = Literal["default", "of tokens"]
+Part = Literal["input", "decoder"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,10 +24,14 @@ class Trial:
         order: the sequences that each row of the batch holds, one after the other; () = one a row.
         side: where padding stands.
         n_pads: slots more than the longest row needs.
+        hole: (before which token of every sequence, how many) padded slots stand in its middle.
         fill: id in padded slots; None = the model's pad id.
         pad_value: instead, a number that stands everywhere in the embeddings of padded slots.
+        as_embeddings: whether embeddings of the ids are handed over, not the ids.
         mask: how the keep mask is handed over; "none" = not at all. The 4-D forms keep the sequences of a row apart.
         positions: "of tokens" hands over position_ids that count the tokens of each sequence.
+        part: "decoder" = the sequences are those that an encoder-decoder's decoder reads; its encoder reads the same
+            few tokens in every call.
         options: further arguments of the call, e.g. use_cache; `settings` change the model before it (see `Subject`).
     """
 
@@ -34,10 +39,13 @@ class Trial:
     order: tuple[tuple[int, ...], ...] = ()
     side: Side = "right"
     n_pads: int = 0
+    hole: tuple[int, int] = (0, 0)
     fill: int | None = None
     pad_value: float | None = None
+    as_embeddings: bool = False
     mask: MaskForm = "int"
     positions: Positions = "default"
+    part: Part = "input"
     options: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
 
@@ -59,7 +67,7 @@ class Laid:
         ids: int64 `[B, L]`.
         sequence: int64 `[B, L]`, the sequence of each slot, -1 = padding.
         position: int64 `[B, L]`, the token's place in its sequence, 0 = padding.
-        places: sequence -> (row, first slot).
+        places: sequence -> (row, first slot); `slots` has all of them.
     """
 
     ids: Tensor
@@ -71,6 +79,11 @@ class Laid:
     def keep(self) -> Tensor:
         """bool `[B, L]`, True = a token."""
         return self.sequence >= 0
+
+    def slots(self, sequence: int) -> Tensor:
+        """int64 `[n]`, where the tokens of a sequence stand in its row."""
+        row, _ = self.places[sequence]
+        return (self.sequence[row] == sequence).nonzero()[:, 0]
 
     @property
     def blocks(self) -> Tensor:
@@ -85,8 +98,11 @@ def lay(trial: Trial, pad_id: int) -> Laid:
         >>> laid = lay(Trial((torch.tensor([7, 8]), torch.tensor([9])), side="left"), pad_id=0)
         >>> laid.ids.tolist(), laid.places[1]
         ([[7, 8], [0, 9]], (1, 1))
+        >>> lay(Trial((torch.tensor([7, 8, 9]),), hole=(1, 2)), pad_id=0).ids.tolist()
+        [[7, 0, 0, 8, 9]]
     """
-    lengths = [sum(len(trial.sequences[i]) for i in row) for row in trial.rows]
+    at, n_missing = trial.hole
+    lengths = [sum(len(trial.sequences[i]) + n_missing for i in row) for row in trial.rows]
     shape = (len(trial.rows), max(lengths) + trial.n_pads)
     ids = torch.full(shape, pad_id if trial.fill is None else trial.fill)
     sequence, position = torch.full(shape, -1), torch.zeros(shape, dtype=torch.long)
@@ -96,8 +112,10 @@ def lay(trial: Trial, pad_id: int) -> Laid:
         for index in row:
             n = len(trial.sequences[index])
             places[index] = (number, start)
-            ids[number, start : start + n] = trial.sequences[index]
-            sequence[number, start : start + n] = index
-            position[number, start : start + n] = torch.arange(n)
-            start += n
+            count = torch.arange(n)
+            slots = start + count + n_missing * (count >= at)
+            ids[number, slots] = trial.sequences[index]
+            sequence[number, slots] = index
+            position[number, slots] = count
+            start += n + n_missing
     return Laid(ids, sequence, position, places)

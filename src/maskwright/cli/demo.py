@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from maskwright.cli.demo_audit import audit_demo, show_audits
 from maskwright.cli.options import Parser
 from maskwright.cli.terminal import working
 
@@ -28,13 +30,21 @@ def build_parser() -> Parser:
 
 def run(options: Namespace) -> int:
     """Run the job and print what it came to."""
-    screen = Console(stderr=True)
+    screen, folder = Console(stderr=True), Path(options.output_dir)
     with working():
-        from maskwright.training.demo import run_demo
+        from maskwright.training.demo import N_STAGES, run_demo
 
-        result = run_demo(Path(options.output_dir), tell=lambda line: screen.print(f"[bold]{line}[/bold]"))
+        number = itertools.count(1)
+
+        def tell(line: str) -> None:
+            screen.print(f"[bold]{next(number)}/{N_STAGES + 1} {line}[/bold]")
+
+        result = run_demo(folder, tell=tell)
+        tell("auditing the packed model, and the same with a fault planted: one layer forgets the mask")
+        audits = audit_demo(folder)
     if options.json:
-        print(json.dumps(result.to_dict(), ensure_ascii=False))
+        audited = {"audit": [found.to_dict() for found in audits]}
+        print(json.dumps(result.to_dict() | audited, ensure_ascii=False))
         return 0
     console = Console()
     console.print(_pretraining(result))
@@ -45,9 +55,11 @@ def run(options: Namespace) -> int:
             f"[bold]{escape(sample['predicted'])}[/bold] {sample['probability']:.0%} ({escape(mark)})  "
             f"{escape(' '.join(sample['text'].split())[:40])}…"
         )
+    show_audits(console, audits, folder)
     console.print(
         f"\nAll in {escape(result.folder)}/: tokenizer, pretrained-mlm, pretrained-mae, packed (models that "
-        "from_pretrained loads), packed-after-mae, packed-droptoken, stock, predictions.jsonl, demo.json"
+        "from_pretrained loads), packed-after-mae, packed-droptoken, stock, predictions.jsonl, demo.json, audit. "
+        f"`maskwright report {escape(result.folder)}` shows it as one page."
     )
     return 0
 

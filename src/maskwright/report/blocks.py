@@ -1,4 +1,4 @@
-"""What a page is made of: tables, charts and pictures, in parts, in one section for each kind of record."""
+"""What a page is made of: tables, charts, pictures and cards, in parts, in one section for each kind of record."""
 
 from __future__ import annotations
 
@@ -77,7 +77,17 @@ class Picture:
     uri: str
 
 
-Block = Chart | Table | Picture
+@dataclass(frozen=True)
+class Card:
+    """What is to be said of one thing: named facts, and under them, folded, a text as it stands in a file."""
+
+    title: str
+    facts: Sequence[tuple[str, str]]
+    code: str = ""
+    code_title: str = ""
+
+
+Block = Chart | Table | Picture | Card
 
 
 @dataclass(frozen=True)
@@ -96,7 +106,7 @@ class Section:
         title: the heading.
         summary: sentences.
         notes: what was missing or broken in the records, in sentences.
-        parts: tables, charts and pictures.
+        parts: tables, charts, pictures and cards.
     """
 
     title: str

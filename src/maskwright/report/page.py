@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from maskwright._version import __version__
 from maskwright.errors import InputError
-from maskwright.report.blocks import Chart, Picture, Section, Table
+from maskwright.report.blocks import Card, Chart, Picture, Section, Table
 from maskwright.report.charts import describe, draw, marker
 from maskwright.report.kinds.base import Kind
 from maskwright.report.kinds.registry import KINDS, kind_of
@@ -128,6 +128,7 @@ def _render(title: str, sections: Sequence[Section], newest: datetime) -> str:
         "table": lambda block: isinstance(block, Table),
         "chart": lambda block: isinstance(block, Chart),
         "picture": lambda block: isinstance(block, Picture),
+        "card": lambda block: isinstance(block, Card),
     }
     environment.globals |= {"new_id": lambda: f"b{next(ids)}", "marker": marker}
     return environment.get_template("page.html").render(

@@ -39,6 +39,7 @@ _MODEL = {
     "eos_token_id": SPECIAL_TOKENS.index("[SEP]"),
 }
 _LENGTH = 256
+N_STAGES = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,31 +88,31 @@ def run_demo(folder: Path, size: DemoSize | None = None, tell: Callable[[str], N
     Args:
         folder: where `tokenizer/`, the run directories and predictions go.
         size: how much work.
-        tell: takes a line a stage.
+        tell: takes a line a stage, of which there are `N_STAGES`.
     """
     size = size or DemoSize()
     data = load_sample()
     data.splits = {TRAIN: draw(data.splits[TRAIN], size.n_train), TEST: draw(data.splits[TEST], size.n_test)}
-    tell(f"1/7 tokenizer: WordPiece from {len(data.splits[TRAIN]):,} paragraphs")
+    tell(f"tokenizer: WordPiece from {len(data.splits[TRAIN]):,} paragraphs")
     tokenizer = train_wordpiece((example.text for example in data.splits[TRAIN]), size.vocab_size, _LENGTH)
     tokenizer.save_pretrained(folder / "tokenizer")
 
-    tell(f"2/7 pretraining on its text, {size.minutes:g} min: masked language modelling, 15% masked")
+    tell(f"pretraining on its text, {size.minutes:g} min: masked language modelling, 15% masked")
     mlm = run_pretrain(_pretraining(folder, "mlm", size, data.splits[TRAIN]))
-    tell(f"3/7 the same time for a masked autoencoder: 75% of the tokens removed, {size.minutes:g} min")
+    tell(f"the same time for a masked autoencoder: 75% of the tokens removed, {size.minutes:g} min")
     mae = run_pretrain(_pretraining(folder, "mae", size, data.splits[TRAIN]))
 
-    tell(f"4/7 fine-tuning what the MLM left, packed: {data.n_labels} topics")
+    tell(f"fine-tuning what the MLM left, packed: {data.n_labels} topics")
     packed = run_finetune(_config(folder, "packed", size, "mlm"), data)
-    tell("5/7 the same from what the MAE left; and from the MLM with DropToken, a tenth of the tokens left out")
+    tell("the same from what the MAE left; and from the MLM with DropToken, a tenth of the tokens left out")
     after_mae = run_finetune(_config(folder, "packed-after-mae", size, "mae"), data)
     dropped = run_finetune(_config(folder, "packed-droptoken", size, "mlm", drop_rate=0.1), data)
-    tell(f"6/7 the same job unpacked, its first {size.stock_steps} steps")
+    tell(f"the same job unpacked, its first {size.stock_steps} steps")
     stock_config = _config(folder, "stock", size, "mlm", packed=False)
     no_test = TaskData(data.name, data.problem, {TRAIN: data.splits[TRAIN]}, data.labels, metrics=data.metrics)
     stock = run_finetune(stock_config, no_test, callbacks=[_StopAfter(size.stock_steps)])
 
-    tell("7/7 predicting held-out paragraphs")
+    tell("predicting held-out paragraphs")
     samples = _predict(folder, data, data.splits[TEST])
     result = DemoResult(str(folder), {"mlm": mlm, "mae": mae}, packed, after_mae, dropped, stock, samples)
     write_json(folder / "demo.json", result.to_dict())

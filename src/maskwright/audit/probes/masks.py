@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import get_args
+from typing import Any, get_args
 
 from maskwright.audit.compare import Check
 from maskwright.audit.rule import Rule, is_transformers
@@ -26,13 +26,16 @@ def forms(subject: Subject) -> Iterator[Check]:
 
 
 def implementations(subject: Subject) -> Iterator[Check]:
-    """eager and sdpa attention, with every form of mask."""
+    """eager, sdpa, packed and, on a GPU, flex attention, with every form of mask."""
     trial = Trial(subject.sequences(*LENGTHS), n_pads=1)
-    for implementation in ("eager", "sdpa"):
+    ways: dict[str, dict[str, Any]] = {name: {"attn_implementation": name} for name in ("eager", "sdpa")}
+    ways["maskwright"] = {"packed": True}
+    if subject.device.type == "cuda":  # torch 2.13's kernel for CPUs gives NaN where all is padding, and crashes
+        ways["flex_attention"] = {"attn_implementation": "flex_attention"}
+    for name, settings in ways.items():
         for form in get_args(MaskForm):
             if form not in ("inverted", "none"):
-                other = trial.but(mask=form, settings={"attn_implementation": implementation})
-                yield Check(f"a {form} mask on {implementation}", trial, other, PAIRS)
+                yield Check(f"a {form} mask on {name}", trial, trial.but(mask=form, settings=settings), PAIRS)
 
 
 def options(subject: Subject) -> Iterator[Check]:
@@ -55,7 +58,7 @@ RULES = (
     ),
     Rule(
         "implementations",
-        "A mask means the same on eager and sdpa attention.",
+        "A mask means the same on every implementation of attention.",
         "transformers 5.23: a 4-D bool mask is silently wrong on eager",
         implementations,
         is_transformers,

@@ -8,6 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from maskwright.audit.backward import gradients, total
 from maskwright.audit.compare import Check, Difference, Measure
 from maskwright.audit.rule import Rule, has_embeddings
 from maskwright.audit.subject import Subject, mask_of
@@ -23,6 +24,8 @@ def empty_row(subject: Subject) -> Iterator[Check | Measure]:
     nothing = full.but(sequences=(*full.sequences, torch.zeros(0, dtype=torch.long)))
     yield Check("a row of padding alone beside others", full, nothing, [(0, 0), (1, 1)])
     yield Measure("a row of padding alone holds numbers", partial(_all_finite, trial=nothing), "softmax-over-nothing")
+    run = partial(_finite_gradients, trial=nothing)
+    yield Measure("gradients of the rows beside it are numbers", run, "softmax-over-nothing")
 
 
 def narrow(subject: Subject) -> Iterator[Measure]:
@@ -54,6 +57,12 @@ def _number(values: list[Tensor]) -> Difference:
     return Difference(float("inf") if bad else 0.0, "", not bad, len(values))
 
 
+def _finite_gradients(subject: Subject, trial: Trial) -> Difference:
+    _, found = gradients(subject, trial, only=range(len(LENGTHS)))
+    bad = not all(bool(gradient.isfinite().all()) for gradient in found)
+    return Difference(float("inf") if bad else 0.0, "gradient", not bad, len(found))
+
+
 def _into_padding(subject: Subject, trial: Trial) -> Difference:
     laid = lay(trial, subject.pad_id)
     states = subject.embedded(laid.ids).detach().requires_grad_()
@@ -61,11 +70,7 @@ def _into_padding(subject: Subject, trial: Trial) -> Difference:
     inputs = {"inputs_embeds": states, "attention_mask": given}
     with torch.enable_grad():
         outputs = subject.sorted_out(subject.called(inputs, laid), laid, trial)
-        found_values = [v for kind in (outputs.tokens, outputs.rows) for by in kind.values() for v in by.values()]
-        # Weighted unevenly: the plain sum of a LayerNorm's outputs has no gradient at all.
-        parts = [(v.double() * torch.arange(1, v.numel() + 1).view(v.shape).sin()).sum() for v in found_values]
-        total = torch.stack([part for part in parts if part.requires_grad]).sum()
-        (found,) = torch.autograd.grad(total, states)
+        (found,) = torch.autograd.grad(total(outputs), states)
     real, padded = found[laid.keep], found[~laid.keep]
     if not bool(found.isfinite().all()):
         return Difference(float("inf"), "gradient", False, 1)
@@ -75,7 +80,7 @@ def _into_padding(subject: Subject, trial: Trial) -> Difference:
 RULES = (
     Rule(
         "empty-row",
-        "A row of padding alone changes no other row, and holds numbers.",
+        "A row of padding alone changes no other row, and holds numbers, forward and backward.",
         "pytorch/pytorch 24816, huggingface/transformers 44163: NaN for an all-padded row",
         empty_row,
     ),

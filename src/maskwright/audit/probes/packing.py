@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any, get_args, get_type_hints
+
+import torch
 
 from maskwright.audit.compare import Check
 from maskwright.audit.rule import Rule, takes_positions
@@ -35,6 +38,31 @@ def positions(subject: Subject) -> Iterator[Check]:
         yield Check(name, apart, packed, PAIRS, outputs="tokens")
 
 
+def lengths(subject: Subject) -> Iterator[Check]:
+    """Cumulative lengths, as kernels for packed rows take them, and positions that start anew."""
+    apart = Trial(subject.sequences(*LENGTHS))
+    ends = torch.tensor([0, LENGTHS[0], sum(LENGTHS)], dtype=torch.int32)
+    given: dict[str, Any] = {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends}
+    given |= {"max_length_q": max(LENGTHS), "max_length_k": max(LENGTHS)}
+    packed = apart.but(order=((0, 1),), mask="none", positions="of tokens", options=given | _no_cache(subject))
+    yield Check(
+        "two texts in a row, cumulative lengths", apart, packed, PAIRS, outputs="tokens", cause="packing-ignored"
+    )
+
+
+def documents_lengths(subject: Subject) -> str | None:
+    """Whether forward's signature names cumulative lengths. (No family keeps texts apart by token types.)"""
+    if (reason := takes_positions(subject)) is not None:
+        return reason
+    hints = get_type_hints(type(subject.inner).forward, include_extras=True)
+    named = set(hints) | {name for hint in hints.values() for part in get_args(hint) for name in _fields(part)}
+    return None if "cu_seq_lens_q" in named else "its signature names no cu_seq_lens_q"
+
+
+def _fields(part: Any) -> Iterable[str]:
+    return getattr(part, "__annotations__", ())
+
+
 RULES = (
     Rule(
         "packing-blocks",
@@ -50,6 +78,14 @@ RULES = (
         "huggingface/transformers 46634; encoders of 5.23 on sdpa and eager",
         positions,
         takes_positions,
+        may_refuse=True,
+    ),
+    Rule(
+        "packing-lengths",
+        "Texts in one row whose cumulative lengths are handed over are as in rows of their own.",
+        "huggingface/transformers: cu_seq_lens_q is read by flash attention alone",
+        lengths,
+        documents_lengths,
         may_refuse=True,
     ),
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from maskwright.audit.compare import Check
-from maskwright.audit.rule import Rule, has_embeddings, has_tokens
-from maskwright.audit.subject import Subject, of_config
+from maskwright.audit.configured import of_config
+from maskwright.audit.rule import Rule, has_embeddings
+from maskwright.audit.subject import Subject
 from maskwright.audit.trial import Positions, Trial
 
 LENGTHS = (7, 5)
@@ -28,14 +29,14 @@ def amount(subject: Subject) -> Iterator[Check]:
 def side(subject: Subject) -> Iterator[Check]:
     """Padding on the left against padding on the right; positions are handed over where the model takes them."""
     given: Positions = "of tokens" if subject.takes("position_ids") else "default"
-    trial = Trial(subject.sequences(*_lengths(subject)), n_pads=min(2, subject.longest - LENGTHS[0]), positions=given)
+    trial = Trial(subject.sequences(*_lengths(subject)), n_pads=_room(subject, 2), positions=given)
     left = trial.but(side="left")
     yield Check("padding on the left against on the right", trial, left, [(0, 0), (1, 1)], outputs="tokens")
 
 
 def content(subject: Subject) -> Iterator[Check]:
     """Other ids in padded slots."""
-    trial = Trial(subject.sequences(*_lengths(subject)), n_pads=min(3, subject.longest - LENGTHS[0]))
+    trial = Trial(subject.sequences(*_lengths(subject)), n_pads=_room(subject, 3))
     other = int(subject.sequences(1, seed=5)[0][0])
     yield Check("another id in padded slots", trial, trial.but(fill=other), [(0, 0), (1, 1)])
 
@@ -54,12 +55,17 @@ def not_a_number(subject: Subject) -> Iterator[Check]:
 
 
 def _with_embeddings(subject: Subject) -> Trial:
-    n_pads = min(3, subject.longest - LENGTHS[0])
+    n_pads = _room(subject, 3)
     return Trial(subject.sequences(*_lengths(subject)), n_pads=n_pads, pad_value=0.0)
 
 
 def _lengths(subject: Subject) -> tuple[int, int]:
     return (min(LENGTHS[0], subject.longest), min(LENGTHS[1], max(1, subject.longest - 1)))
+
+
+def _room(subject: Subject, n_pads: int) -> int:
+    """So many padded slots, or as many as there are positions for."""
+    return max(0, min(n_pads, subject.longest - LENGTHS[0]))
 
 
 def _window(subject: Subject) -> int:
@@ -83,7 +89,6 @@ RULES = (
         "On which side padding stands changes no token, once positions count tokens.",
         "UKPLab/sentence-transformers 3208; huggingface/transformers 35909",
         side,
-        has_tokens,
     ),
     Rule(
         "padding-content",

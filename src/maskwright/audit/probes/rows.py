@@ -26,6 +26,15 @@ def order(subject: Subject) -> Iterator[Check]:
     yield Check("rows in another order", trial, turned, [(i, i) for i in range(3)])
 
 
+def equal_lengths(subject: Subject) -> Iterator[Check]:
+    """A row alone against beside rows of its length: nothing is padded."""
+    ours = subject.sequences(*[LENGTHS[0]] * 3)
+    for mask in ("int", "none"):
+        alone = Trial(ours[:1], mask=mask)
+        name = f"alone against beside two of its length, {'a' if mask == 'int' else 'no'} mask"
+        yield Check(name, alone, alone.but(sequences=ours), [(0, 0)])
+
+
 def repeated(subject: Subject) -> Iterator[Check]:
     """The very same call twice."""
     trial = Trial(subject.sequences(*LENGTHS))
@@ -44,6 +53,12 @@ RULES = (
         "The same call in evaluation mode gives the same numbers.",
         "pytorch/pytorch 124464: functional dropout left on",
         repeated,
+    ),
+    Rule(
+        "batch-size",
+        "How many rows there are changes nothing, where none is padded.",
+        "ReProver issue 34: four batch sizes, four rankings",
+        equal_lengths,
     ),
     Rule("row-order", "The order of the rows changes nothing.", "ReProver issue 34", order),
 )
