@@ -36,7 +36,7 @@ def generated() -> dict[str, str]:
             _anchored("cause", cause.name),
             cause.reason,
             cause.fix,
-            "a property" if cause.name in DESIGNS else "a failure",
+            _counted(cause.name),
         ]
         for cause in CAUSES.values()
     ]
@@ -62,6 +62,11 @@ def _rules(kind: str) -> str:
         if rule.kind == kind
     ]
     return f"### {_BOUND[kind]}\n\n{_table(['rule', 'law', 'public report', 'checked by default'], rows)}"
+
+
+def _counted(cause: str) -> str:
+    kinds = [_BOUND[kind].lower() for kind in DESIGNS.get(cause, ())]
+    return f"a property of {' and '.join(kinds)}" if kinds else "a failure"
 
 
 def _anchored(kind: str, name: str) -> str:

@@ -108,6 +108,11 @@ def padding_too(self, ids, ordinary, keep):
     return (ordinary | ~keep) & (torch.rand(ids.shape) < self.rate)
 
 
+def cut(self, rows):
+    n = min(map(len, rows))
+    return Collator.padded(self, [row[:n] for row in rows])
+
+
 def padded_by_ones(self, rows):
     ids, keep = Collator.padded(self, rows)
     return ids.masked_fill(~keep, 1), keep
@@ -115,9 +120,11 @@ def padded_by_ones(self, rows):
 
 COLLATORS = [
     ("collator-ragged", broken(padded=padded_by_ones), "padding-of-collator"),
+    ("collator-ragged", broken(padded=cut), "rows-cut"),
     ("collator-ragged", with_output(attention_mask=lambda v: torch.ones_like(v.inputs)), "attention-mask-of-collator"),
     ("collator-targets", broken(chosen=everything), "targets-on-specials"),
     ("collator-targets", broken(chosen=padding_too), "targets-on-padding"),
+    ("collator-targets", with_output(labels=lambda v: v.labels.roll(-1, 1)), "labels-not-original"),
     ("collator-labels", with_output(labels=lambda v: torch.where(v.chosen, v.inputs, -100)), "labels-not-original"),
     ("collator-labels", with_output(labels=lambda v: v.labels.where(v.labels % 2 == 0, -100)), "others-changed"),
     ("collator-rate", broken(rate=0.2), "wrong-rate"),

@@ -60,7 +60,7 @@ def plain_division(h, k):
 
 POOLING = {
     "pooling-amount": (lambda h, k: h.mean(1), mean, "pooling"),
-    "pooling-side": (lambda h, k: h[:, 0], first, "row-selection"),
+    "pooling-side": (lambda h, k: h[:, 0], first, "first-slot"),
     "pooling-holes": (lambda h, k: h[torch.arange(len(h)), k.sum(1) - 1], last, "row-selection"),
     "pooling-content": (lambda h, k: (h - 1e9 * (~k)[..., None]).amax(1), maximum, "bias-overcome"),
     "pooling-negative": (lambda h, k: (h * k[..., None]).amax(1), maximum, "zero-wins-max"),
@@ -100,6 +100,14 @@ def ignores_zero(x, y):
 def multiplied(x, y):
     each = cross_entropy(x.flatten(0, 1), y.flatten().clamp(min=0), reduction="none")
     return (each * (y.flatten() != -100)).sum() / (y != -100).sum().clamp(min=1)
+
+
+def takes_zero_for_padding(x, y):
+    return token_mean(x, y.masked_fill(y == 0, -100))
+
+
+def takes_the_last_for_padding(x, y):
+    return token_mean(x, y.masked_fill(y == x.shape[-1] - 1, -100))
 
 
 def transposed(x, y):

@@ -50,7 +50,7 @@ def test_the_fixture_fails_the_test_with_where_why_and_what_to_do(pytester):
             "mine breaks padding-content",
             "  check:  another id in padded slots",
             "  effect: *",
-            "  module: embeddings.embedding_transformation",
+            "  module: embeddings",
             "  cause:  border: *",
             "  fix:    set masked slots to zero before it",
             f"  script: {script / 'padding-content.py'}",

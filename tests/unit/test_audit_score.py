@@ -76,14 +76,14 @@ def test_an_audit_is_scored_by_the_rules_module_and_cause_that_the_case_names(be
         name="live", half="tune", kind="content", architecture="mobilebert", twin=None, make=lambda: tiny_model("bert")
     )
     case.arguments = lambda: {"rules": ["padding-content"]}
-    case.rules, case.module, case.cause = frozenset({"padding-content"}), r"embeddings\..*", frozenset({"border"})
+    case.rules, case.module, case.cause = frozenset({"padding-content"}), r"embeddings(\..*)?", frozenset({"border"})
     quiet = audit.audited(case, "control")
     assert (quiet["failed"], quiet["found"], quiet["module_right"], quiet["cause_right"]) == ([], False, None, None)
     case.make = lambda: tiny_model("mobilebert")
     assert not run_audit(case.make(), rules=["padding-content"]).is_clean
     found = audit.audited(case, "fault")
     assert (found["failed"], found["found"], found["module_right"]) == (["padding-content"], True, True)
-    case.module, case.rules = "embeddings", frozenset({"padding-content"})
+    case.module, case.rules = "encoder", frozenset({"padding-content"})
     assert audit.audited(case, "fault")["module_right"] is False
     case.rules = frozenset({"future"})
     missed = audit.audited(case, "fault")

@@ -156,16 +156,13 @@ CAUSES = {
 }
 """Every cause by its name."""
 
-DESIGNS = frozenset(
-    {
-        "mixes-neighbours",
-        "nan-times-zero",
-        "slots-counted",
-        "packing-ignored",
-        "first-slot",
-        "zero-times-nan",
-        "mean-over-nothing",
-        "no-attention-mask",
-    }
-)
-"""Causes that are a model's design and not a fault in it: shown as a property."""
+DESIGNS = {
+    "mixes-neighbours": ("model",),
+    "nan-times-zero": ("model",),
+    "slots-counted": ("model", "pooling"),
+    "packing-ignored": ("model",),
+    "first-slot": ("model",),
+    "no-attention-mask": ("collator",),
+    "nan-in-gradient": ("loss",),
+}
+"""Cause -> the kinds of subject whose design it may be: shown as a property, and no failure."""

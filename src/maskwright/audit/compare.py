@@ -47,11 +47,21 @@ class Check:
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """Anything else that ought to be zero: a gradient, or a number that is none. `cause` is what a failure means."""
+    """Anything else that ought to be zero: a gradient, or a number that is none.
+
+    Attributes:
+        name: what is measured.
+        run: subject -> the number.
+        cause: what a failure means, by its name.
+        severity: of a failure; None = by its size.
+        trials: calls that show where it fails: one in which a NaN arises, or two that part.
+    """
 
     name: str
     run: Callable[[Any], Difference]
     cause: str
+    severity: Severity | None = None
+    trials: tuple[Trial, ...] = ()
 
     def measure(self, subject: Any) -> Difference:
         """The effect."""

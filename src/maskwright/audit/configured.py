@@ -46,12 +46,24 @@ def special_ids_of(config: Any) -> dict[str, int]:
     return found
 
 
+def window_of(config: Any) -> int:
+    """How many slots to either side the narrowest layer sees, 0 = all."""
+    for name, sides in (("sliding_window", 1), ("local_attention", 2), ("attention_window", 2)):
+        value = of_config(config, name)
+        narrowest = min(value) if isinstance(value, (list, tuple)) and value else value
+        if isinstance(narrowest, int) and narrowest > 0:
+            return max(1, narrowest // sides)
+    return 0
+
+
 def direction_of(inner: Any, config: Any) -> Direction | None:
     """What attention is meant to be, by the configuration and the model's class; None = it does not say."""
     if config is None:
         return None
     if getattr(config, "is_encoder_decoder", False):
         return "encoder-decoder" if not type(inner).__name__.endswith("EncoderModel") else "bidirectional"
+    if type(inner).__name__.endswith("Encoder") and not getattr(config, "is_decoder", False):
+        return "bidirectional"
     if getattr(config, "is_decoder", False) or type(inner).__name__.endswith(("ForCausalLM", "LMHeadModel")):
         return "causal"
     model_type = getattr(config, "model_type", None)

@@ -36,6 +36,7 @@ class Batch:
         words: int64, the word that a token belongs to, -1 = none or not known.
         inputs, labels: int64, as the collator gave them; labels -100 = no target.
         attention_mask: the same, or None.
+        n_cut: tokens of the examples that found no slot.
     """
 
     original: Tensor
@@ -45,6 +46,7 @@ class Batch:
     inputs: Tensor
     labels: Tensor
     attention_mask: Tensor | None
+    n_cut: int
 
     @property
     def is_target(self) -> Tensor:
@@ -167,27 +169,27 @@ def given(function: Function, *, longest: int = LONGEST, shortest: int = 1) -> I
 
 
 def collated(function: Function, examples: Sequence[Example]) -> Batch:
-    """What the collator makes of the examples."""
+    """What the collator makes of the examples; of rows that it cuts, the first tokens are taken to be left."""
     given = [{name: list(value) for name, value in example.features.items()} for example in examples]
     batch = function(given)
     inputs, labels = batch["input_ids"], batch["labels"]
     pad_id = function.tokenizer.pad_token_id or 0
-    rows = [torch.tensor(example.features["input_ids"]) for example in examples]
-    if max(len(row) for row in rows) > inputs.shape[1]:
-        raise InputError(f"gives {inputs.shape[1]} slots for {max(map(len, rows))} tokens", "collator")
+    width = inputs.shape[1]
+    rows = [torch.tensor(example.features["input_ids"])[:width] for example in examples]
+    n_cut = sum(len(example.words) for example in examples) - sum(map(len, rows))
     sides = []
-    for starts in ([0] * len(rows), [inputs.shape[1] - len(row) for row in rows]):
+    for starts in ([0] * len(rows), [width - len(row) for row in rows]):
         original, words = torch.full_like(inputs, pad_id), torch.full_like(inputs, -1)
         keep = torch.zeros(inputs.shape, dtype=torch.bool)
         for number, (row, start) in enumerate(zip(rows, starts, strict=True)):
             slots = slice(start, start + len(row))
             original[number, slots], keep[number, slots] = row, True
-            words[number, slots] = torch.tensor(examples[number].words)
+            words[number, slots] = torch.tensor(examples[number].words[:width])
         sides.append((original, keep, words))
     # On which side it pads is seen from the ids, most of which stay as they are; what it says itself may be wrong.
     original, keep, words = max(sides, key=lambda side: int((side[0] == inputs).sum()))
     special = torch.isin(original, torch.tensor(function.tokenizer.all_special_ids)) & keep
-    return Batch(original, keep, special, words, inputs, labels, batch.get("attention_mask"))
+    return Batch(original, keep, special, words, inputs, labels, batch.get("attention_mask"), n_cut)
 
 
 def wants_offsets(collator: Any) -> bool:

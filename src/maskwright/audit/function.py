@@ -47,6 +47,7 @@ class Function:
     direction: str | None = None
     dtype: torch.dtype = torch.float32
     _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    _calls: list[tuple[tuple[Any, ...], dict[str, Any]]] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not callable(self.call):
@@ -62,6 +63,8 @@ class Function:
             InputError: a result of another form.
         """
         options = {"dtype": self.dtype} if self.kind == "mask" and self.takes_dtype else {}
+        if self._calls is not None:
+            self._calls.append((arguments, options))
         # A clone, for a function may write into what it is given.
         given = [value.clone() if isinstance(value, Tensor) else value for value in arguments]
         modules = list(self.call.modules()) if isinstance(self.call, nn.Module) else []
@@ -80,6 +83,15 @@ class Function:
         if name not in self._made:
             self._made[name] = make()
         return self._made[name]
+
+    @contextmanager
+    def recorded(self) -> Iterator[list[tuple[tuple[Any, ...], dict[str, Any]]]]:
+        """The list to which every call within adds (what it is given, by place and by name)."""
+        before, self._calls = self._calls, []
+        try:
+            yield self._calls
+        finally:
+            self._calls = before
 
     def plainly(self) -> Any:
         """The result of a call with nothing special about it; a collator's rules make their own."""

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 FUNCTION_CAUSES = (
     (
+        "raises",
+        "the call raises an error that the law does not ask for",
+        "make the call that the check describes, and mend what raises",
+    ),
+    (
         "zero-wins-max",
         "padded slots are set to 0 before a maximum, and 0 is more than a negative feature",
         "fill padded slots with -inf before the maximum (maskwright.pooling.max)",
@@ -16,7 +21,12 @@ FUNCTION_CAUSES = (
     (
         "zero-times-nan",
         "what should not count is multiplied by 0, and 0 x NaN is NaN",
-        "select (masked_fill, torch.where) instead of multiplying",
+        "select (masked_fill, torch.where) instead of multiplying; allow it where nothing else than numbers can come",
+    ),
+    (
+        "nan-in-gradient",
+        "a NaN where labels are -100 does not reach the loss, but its own gradient is NaN, as in torch's cross_entropy",
+        "select the targets before the loss where logits of padded slots may be anything else than numbers",
     ),
     (
         "rows-mixed",
@@ -42,6 +52,11 @@ FUNCTION_CAUSES = (
         "padding-of-collator",
         "padded slots hold another id than the tokenizer's pad token",
         "pad by the tokenizer (tokenizer.pad, or maskwright.MaskedCorruption)",
+    ),
+    (
+        "rows-cut",
+        "rows are cut to fewer slots than they have tokens",
+        "pad to the longest row of the batch, not to the shortest or to a fixed length",
     ),
     (
         "attention-mask-of-collator",
@@ -130,13 +145,13 @@ FUNCTION_CAUSES = (
     ),
     (
         "mean-over-nothing",
-        "a mean over no target at all divides by zero",
-        "divide by max(number of targets, 1), or raise an error",
+        "a mean over no target at all divides by zero, as torch's own cross_entropy does",
+        "divide the sum by max(number of targets, 1), or raise an error; allow it where every batch has a target",
     ),
     (
         "not-cross-entropy",
-        "it is cross entropy where every slot is a target, and something else where labels are -100",
-        "compare with torch.nn.functional.cross_entropy(..., ignore_index=-100)",
+        "it is cross entropy on some batches, and something else where labels are -100, 0 or the last there is",
+        "compare with torch.nn.functional.cross_entropy(..., ignore_index=-100): no other label is ignored",
     ),
     (
         "unstable-loss",

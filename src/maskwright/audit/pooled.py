@@ -80,7 +80,7 @@ def _suspected(function: Function) -> str:
     weighted = (holed * by_slot[..., None]).sum(1) / by_slot.sum(1)[:, None]
     guesses = (
         ("pooling", got, left.mean(1)),
-        ("row-selection", got, left[:, 0]),
+        ("first-slot", got, left[:, 0]),
         ("row-selection", other, right[:, -1]),
         ("row-selection", got, left[torch.arange(len(rows)), ends]),
         ("slots-counted", pooled(function, holed, kept_holed), weighted),

@@ -8,8 +8,8 @@ import torch
 
 from maskwright.audit.compare import LEAK64
 from maskwright.audit.finding import FARTHEST
-from maskwright.audit.locate import recorded
-from maskwright.audit.subject import Outputs, Subject
+from maskwright.audit.locate import Called, recorded
+from maskwright.audit.subject import Subject
 from maskwright.audit.trial import Trial
 
 N_PADS = 3
@@ -36,19 +36,18 @@ def reach_of(subject: Subject) -> int | None:
     other = int(subject.sequences(1, seed=5)[0][0])
     padded = alone.but(n_pads=N_PADS)
     with subject.cast_to(torch.float64):
-        plain, *calls = [recorded(subject, trial) for trial in (alone, padded, padded.but(fill=other))]
-    others = [dict(call) for call in calls]
-    for module, outputs in plain:
-        changed = [first for call in others if module in call for first in _first_changed(outputs, call[module])]
-        if changed:
-            return n - min(changed)
+        plain, *others = [recorded(subject, trial) for trial in (alone, padded, padded.but(fill=other))]
+    for label, call in plain.items():
+        found = [first for calls in others if label in calls for first in _first_changed(call, calls[label])]
+        if found:
+            return n - min(found)
     return None
 
 
-def _first_changed(a: Outputs, b: Outputs) -> Iterator[int]:
+def _first_changed(a: Called, b: Called) -> Iterator[int]:
     """The first token that differs, of every output that has one."""
-    for name in a.tokens.keys() & b.tokens.keys():
-        one, two = (found.tokens[name][0].double().flatten(1) for found in (a, b))
+    for name in a.outputs.tokens.keys() & b.outputs.tokens.keys():
+        one, two = (call.outputs.tokens[name][0].double().flatten(1) for call in (a, b))
         if one.shape != two.shape:
             continue
         differs = ((one - two).abs() > LEAK64 * one.square().mean().sqrt()).any(1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskwright.audit.compare import Check, Measure
+from maskwright.audit.configured import window_of
 from maskwright.audit.function import Kind
 from maskwright.audit.subject import Subject
 
@@ -52,6 +53,17 @@ def causal(subject: Subject) -> str | None:
 
 def is_transformers(subject: Subject) -> str | None:
     return None if subject.inner is not None and not subject.takes_features else "it is no transformers model"
+
+
+LENGTH = 7  # tokens in the longest row that a block mask is tried on
+
+
+def takes_blocks(subject: Subject) -> str | None:
+    """Whether a 4-D mask can say all that attention needs: in place of a 2-D one it widens a layer's window."""
+    if (reason := is_transformers(subject)) is not None:
+        return reason
+    window = window_of(subject.config)
+    return f"a 4-D mask would widen its windows of {window}" if 0 < window < LENGTH - 1 else None
 
 
 def takes_positions(subject: Subject) -> str | None:

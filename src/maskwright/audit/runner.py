@@ -10,17 +10,11 @@ import torch
 from torch import nn
 
 from maskwright.audit.calling import InapplicableError
-from maskwright.audit.causes import CAUSES, DESIGNS, UNKNOWN, Cause
-from maskwright.audit.compare import Check, Measure, Outcome, judge
 from maskwright.audit.configured import Direction
-from maskwright.audit.explain import explain, mixes
+from maskwright.audit.examine import Examination, told
 from maskwright.audit.finding import Finding, Findings
 from maskwright.audit.function import KINDS, Function, Kind
-from maskwright.audit.locate import first_module
-from maskwright.audit.reach import reach_of
-from maskwright.audit.rule import Rule
 from maskwright.audit.rules import RULES
-from maskwright.audit.script import script_of
 from maskwright.audit.state import untouched
 from maskwright.audit.subject import Subject
 from maskwright.audit.trial import Trial, lay
@@ -76,7 +70,7 @@ def run_audit(
     if kind != "model":
         label = name or getattr(model, "__name__", type(model).__name__)
         function = Function(model, kind, label, tokenizer, direction)
-        findings = _cannot_be_asked(function) or _all_findings(wanted, function, allow, tell)
+        findings = _cannot_be_asked(function) or _examined(wanted, function, allow, tell)
         return Findings(function.name, findings, time.perf_counter() - began)
     if not isinstance(model, nn.Module):
         raise InputError(f"must be a torch module, got {type(model).__name__}; for a function give its kind", "model")
@@ -88,7 +82,7 @@ def run_audit(
         subject = Subject(
             model, name=name, direction=direction, vocab_size=vocab_size, pad_id=pad_id, special_ids=special
         )
-        findings = _cannot_be_called(subject) or _all_findings(wanted, subject, allow, tell)
+        findings = _cannot_be_called(subject) or _examined(wanted, subject, allow, tell)
     return Findings(subject.name, findings, time.perf_counter() - began)
 
 
@@ -102,7 +96,7 @@ def _cannot_be_called(subject: Subject) -> list[Finding]:
         raised[plain] = error
     else:
         fix = "audit a module that is called as model(input_ids, attention_mask)"
-        reason = _told(next(e for e in raised.values() if not isinstance(e, InapplicableError)))
+        reason = told(next(e for e in raised.values() if not isinstance(e, InapplicableError)))
         return [Finding("callable", name, "error", "high", reason=reason, fix=fix)]
     tried = range(min(ENOUGH, subject.longest), plain, -1)
     if (longest := next((n for n in tried if _raises(subject, n) is None), plain)) < ENOUGH:
@@ -119,7 +113,7 @@ def _cannot_be_asked(function: Function) -> list[Finding]:
         function.plainly()
     except Exception as error:  # a function may raise anything
         fix = f"audit a function of the form that kind '{function.kind}' asks for"
-        return [Finding("callable", "the plainest call", "error", "high", reason=_told(error), fix=fix)]
+        return [Finding("callable", "the plainest call", "error", "high", reason=told(error), fix=fix)]
     return []
 
 
@@ -134,99 +128,15 @@ def _raises(subject: Subject, n: int) -> Exception | None:
     return None
 
 
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-
-
-def _all_findings(
+def _examined(
     wanted: Iterable[str], subject: Subject | Function, allow: Mapping[str, str], tell: Callable[[str], None]
 ) -> list[Finding]:
+    examination = Examination(subject)
     findings: list[Finding] = []
     for rule in wanted:
         tell(rule)
-        findings += [_allowed(finding, allow) for finding in _findings(RULES[rule], subject)]
+        findings += [_allowed(finding, allow) for finding in examination.findings(RULES[rule])]
     return findings
-
-
-def _findings(rule: Rule, subject: Subject | Function) -> list[Finding]:
-    try:
-        reason = rule.applies(subject)
-        if reason is not None:
-            return [Finding(rule.name, rule.law, "not applicable", reason=reason)]
-        checks = list(rule.checks(subject))
-    except Exception as error:  # what a rule asks of a model may raise anything
-        return [_raised(rule, rule.law, error)]
-    return [_finding(rule, check, subject) for check in checks]
-
-
-def _raised(rule: Rule, name: str, error: Exception, script: str = "") -> Finding:
-    if isinstance(error, InapplicableError):
-        return Finding(rule.name, name, "not applicable", reason=str(error))
-    if rule.may_refuse or "no padding token is defined" in str(error):  # heads of transformers without a pad id
-        return Finding(rule.name, name, "not applicable", reason=f"it refuses: {_told(error)}")
-    return Finding(rule.name, name, "error", "high", reason=_told(error), script=script)
-
-
-def _finding(rule: Rule, check: Check | Measure, subject: Subject | Function) -> Finding:
-    try:
-        outcome = judge(check, subject)
-    except Exception as error:  # a model may raise anything; that is a finding, not a crash
-        return _raised(rule, check.name, error, _script(check, subject))
-    effects = (outcome.single.effect, None if outcome.exact is None else outcome.exact.effect)
-    if outcome.verdict != "fail":
-        return Finding(rule.name, check.name, outcome.verdict, "none", *effects)
-    try:
-        module, cause = _diagnosis(rule, check, subject, outcome)
-    except Exception:  # an experiment that the model does not survive explains nothing
-        module, cause = None, UNKNOWN
-    by_design = cause.name in DESIGNS
-    return Finding(
-        rule.name,
-        check.name,
-        "architectural" if by_design else "fail",
-        "none" if by_design else outcome.severity,
-        *effects,
-        module=module,
-        cause=cause.name,
-        reason=cause.reason,
-        fix=cause.fix,
-        script=_script(check, subject),
-        reach=_reach(cause, subject),
-    )
-
-
-def _reach(cause: Cause, subject: Subject | Function) -> int | None:
-    if cause.name not in ("mixes-neighbours", "border") or not isinstance(subject, Subject):
-        return None
-    try:
-        return reach_of(subject)
-    except Exception:  # a model may have no float64
-        return None
-
-
-def _script(check: Check | Measure, subject: Subject | Function) -> str:
-    if not isinstance(check, Check) or not isinstance(subject, Subject):
-        return ""
-    try:
-        return script_of(check, subject)
-    except Exception:  # a configuration that cannot be written down
-        return ""
-
-
-def _diagnosis(
-    rule: Rule, check: Check | Measure, subject: Subject | Function, outcome: Outcome
-) -> tuple[str | None, Cause]:
-    """Where two calls part, and why; a measure brings its cause along."""
-    if isinstance(check, Measure):
-        by_design = isinstance(subject, Subject) and mixes(subject)
-        return None, CAUSES["mixes-neighbours" if by_design else check.cause]
-    assert isinstance(subject, Subject)
-    # Where float64 gives no number (a model that casts on its way), the experiments are made as it is.
-    exact = (outcome.exact is not None and outcome.exact.is_finite) or not outcome.single.is_finite
-    with subject.cast_to(torch.float64 if exact else None):
-        module = first_module(check, subject)
-        named = check.cause and not mixes(subject)
-        return module, CAUSES[check.cause] if named else explain(check, rule.name, subject, module)
 
 
 def _allowed(finding: Finding, allow: Mapping[str, str]) -> Finding:

@@ -96,9 +96,11 @@ class Subject:
         return torch.tensor(found or [self.pad_id])
 
     def sequences(self, *lengths: int, seed: int = 0) -> tuple[Tensor, ...]:
-        """Random ordinary ids, int64 `[n]` each; the same for a seed."""
+        """Random ordinary ids, int64 `[n]` each, none twice in a row while they last; the same for a seed."""
         generator = torch.Generator().manual_seed(seed)
-        return tuple(self.ordinary[torch.randint(len(self.ordinary), (n,), generator=generator)] for n in lengths)
+        n_ids = len(self.ordinary)
+        orders = [torch.randperm(n_ids, generator=generator).repeat(-(-n // n_ids))[:n] for n in lengths]
+        return tuple(self.ordinary[order] for order in orders)
 
     def __call__(self, trial: Trial) -> Outputs:
         """Run a trial, without gradients."""

@@ -39,6 +39,7 @@ MARGIN = 0.01
 
 def ragged(function: Function) -> Iterator[Measure]:
     """Rows of different lengths, and the attention mask that says so."""
+    yield Measure("no row is cut", _cut, "rows-cut")
     yield Measure("rows of different lengths", _ragged, "padding-of-collator")
     yield Measure("attention_mask is 1 on tokens and 0 on padding", _mask_is_right, "attention-mask-of-collator")
     yield Measure("there is an attention_mask", _no_mask, "no-attention-mask")
@@ -49,14 +50,16 @@ def targets(function: Function) -> Iterator[Measure]:
     batches = _batches(function)
     special = partial(_share, batches, lambda b: b.special, lambda b: b.special & b.is_target)
     padding = partial(_share, batches, lambda b: ~b.keep, lambda b: ~b.keep & b.is_target)
-    yield Measure("special tokens are no targets", special, "targets-on-specials")
-    yield Measure("padded slots are no targets", padding, "targets-on-padding")
+    # Where most labels are of other tokens, so are their places, and where targets were drawn cannot be told.
+    moved = "labels-not-original" if _share(batches, _asked, _mislabelled, function).effect > 0.5 else ""
+    yield Measure("special tokens are no targets", special, moved or "targets-on-specials")
+    yield Measure("padded slots are no targets", padding, moved or "targets-on-padding")
 
 
 def labels(function: Function) -> Iterator[Measure]:
     """Labels are the original ids, and all else stays as it is."""
     batches = _batches(function)
-    right = partial(_share, batches, _asked, lambda b: _asked(b) & (b.labels != b.original))
+    right = partial(_share, batches, _asked, _mislabelled)
     left = partial(_share, batches, lambda b: ~b.is_target, lambda b: ~b.is_target & (b.inputs != b.original))
     yield Measure("labels are the original ids", right, "labels-not-original")
     yield Measure("tokens that are no targets stay as they are", left, "others-changed")
@@ -107,6 +110,10 @@ def _batches(function: Function, beside: int = 0) -> Callable[[], list[Batch]]:
 
 def _asked(batch: Batch) -> Tensor:
     return batch.is_target & batch.keep
+
+
+def _mislabelled(batch: Batch) -> Tensor:
+    return _asked(batch) & (batch.labels != batch.original)
 
 
 def _share(
@@ -179,11 +186,21 @@ def _drawn_specials(function: Function) -> Difference:
     return amount(n_special / max(n_replaced, 1), n_replaced)
 
 
-def _ragged(function: Function) -> Difference:
+def _uneven(function: Function) -> Batch:
     examples = examples_of(function)
     with seeded(1):
-        batch = collated(function, examples(3, 1, 2) + examples(2, 7, 7))
-    return amount(float((batch.inputs[~batch.keep] != function.tokenizer.pad_token_id).double().mean()))
+        return collated(function, examples(3, 1, 2) + examples(2, 7, 7))
+
+
+def _cut(function: Function) -> Difference:
+    batch = _uneven(function)
+    return amount(batch.n_cut / (batch.n_cut + int(batch.keep.sum())))
+
+
+def _ragged(function: Function) -> Difference:
+    batch = _uneven(function)
+    wrong = batch.inputs[~batch.keep] != function.tokenizer.pad_token_id
+    return amount(float(wrong.double().sum()) / max(wrong.numel(), 1), wrong.numel())
 
 
 def _mask_is_right(function: Function) -> Difference:
@@ -235,17 +252,17 @@ def _rule(
 RULES = (
     _rule(
         "ragged",
-        "Rows of different lengths are padded, and the attention mask says where.",
+        "Rows of different lengths are padded and not cut, and the attention mask says where.",
         "huggingface/transformers 12998, 18681: no attention mask; offsets that are not padded",
         ragged,
     ),
-    _rule("targets", "Special tokens and padding are never targets.", "targets on [CLS], [SEP] and padding", targets),
     _rule(
         "labels",
         "Labels are the original ids, and what is no target stays as it is.",
         "labels taken from ids that are corrupted already",
         labels,
     ),
+    _rule("targets", "Special tokens and padding are never targets.", "targets on [CLS], [SEP] and padding", targets),
     _rule(
         "rate",
         "The claimed share of ordinary tokens become targets, however much padding there is (15% if none is claimed).",

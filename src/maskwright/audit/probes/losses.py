@@ -10,43 +10,12 @@ import torch
 from torch import Tensor
 
 from maskwright.audit.compare import LEAK64, Difference, Measure
+from maskwright.audit.finding import Severity
 from maskwright.audit.function import Function, amount, apart
+from maskwright.audit.predicted import IGNORED, batch, summed_cross_entropy, unused
 from maskwright.audit.rule import Rule
 
-IGNORED = -100
-LENGTH, VOCAB = 13, 31
-TARGETS = ((1, 2, 4, 7, 8), (2, 3, 5), (3,))  # slots of each row; behind them nothing but ignored ones
 LARGE = 1e4
-
-
-def batch(function: Function, n_more: int = 0, scale: float = 1.0) -> tuple[Tensor, Tensor]:
-    """(logits `[3, L, V]`, labels `[3, L]`); `n_more` slots without a target at the end of each row."""
-    generator = torch.Generator().manual_seed(0)
-    logits = scale * torch.randn(len(TARGETS), LENGTH + 7, VOCAB, generator=generator, dtype=torch.float64)
-    ids = torch.randint(VOCAB, (len(TARGETS), LENGTH + 7), generator=generator)
-    labels = torch.full_like(ids, IGNORED)
-    for row, slots in enumerate(TARGETS):
-        labels[row, list(slots)] = ids[row, list(slots)]
-    width = LENGTH + n_more
-    return logits[:, :width].to(function.dtype), labels[:, :width]
-
-
-def unused(labels: Tensor) -> Tensor:
-    """bool `[B, L]`, True = logits that predict no target, neither in its own slot nor, shifted, in the one before."""
-    ahead = torch.nn.functional.pad(labels, (0, 1), value=IGNORED)[:, 1:]
-    return (labels == IGNORED) & (ahead == IGNORED)
-
-
-def summed_cross_entropy(logits: Tensor, labels: Tensor, *, shifted: bool) -> float:
-    """By its definition, in float64: the logarithm of the sum of exponentials less the target's logit, summed."""
-    if shifted:
-        logits, labels = logits[:, :-1], labels[:, 1:]
-    total = 0.0
-    for scores, label in zip(logits.double().flatten(0, 1), labels.flatten(), strict=True):
-        if int(label) != IGNORED:
-            top = float(scores.max())
-            total += top + float((scores - top).exp().sum().log()) - float(scores[int(label)])
-    return total
 
 
 def suspected(function: Function, default: str) -> str:
@@ -57,7 +26,9 @@ def suspected(function: Function, default: str) -> str:
                 return "ignored-counted"
             if _widened(function).effect > LEAK64:
                 return "slots-in-the-mean"
-            return "mean-of-means" if _uneven(function).effect > LEAK64 else default
+            if _uneven(function).effect > LEAK64:
+                return "mean-of-means" if _uneven(function, with_ends=False).effect > LEAK64 else "not-cross-entropy"
+            return default
     except Exception:  # the rule that asked shows what it raises
         return default
 
@@ -71,10 +42,18 @@ def ignored(function: Function) -> Iterator[Measure]:
 
 def not_a_number(function: Function) -> Iterator[Measure]:
     """NaN and infinity where labels are ignored."""
-    cause = "ignored-counted" if suspected(function, "") == "ignored-counted" else "zero-times-nan"
+    is_counted = suspected(function, "") == "ignored-counted"
+    cause = "ignored-counted" if is_counted else "zero-times-nan"
+    severity: Severity | None = None if is_counted else "low"  # padding seldom holds such numbers
     for value in (float("nan"), float("inf")):
-        yield Measure(f"logits of {value} where labels are -100", partial(_moved_by, value=value), cause)
-        yield Measure(f"gradients beside logits of {value}", partial(_gradient_beside, value=value), cause)
+        run = partial(_moved_by, value=value)
+        yield Measure(f"logits of {value} where labels are -100", run, cause, severity)
+        try:
+            backwards = cause if run(function).effect > LEAK64 else "nan-in-gradient"
+        except Exception:  # the measure shows what it raises
+            backwards = cause
+        run = partial(_gradient_beside, value=value)
+        yield Measure(f"gradients beside logits of {value}", run, backwards, severity)
 
 
 def padding(function: Function) -> Iterator[Measure]:
@@ -103,15 +82,18 @@ def nothing(function: Function) -> Iterator[Measure]:
     except Exception:  # the measure shows it
         is_number = False
     cause = "ignored-counted" if is_number else "mean-over-nothing"
-    yield Measure(
-        "a batch without a target has a loss of 0", lambda f: apart(torch.ones(()), 1 + _of_nothing(f)), cause
-    )
+    severity: Severity | None = None if is_number else "medium"  # such batches are rare
+    yield Measure("a batch without a target has a loss of 0", _is_zero, cause, severity)
 
 
 def cross_entropy(function: Function) -> Iterator[Measure]:
     """Against the definition."""
     cause = suspected(function, "not-cross-entropy")
-    yield Measure("cross entropy by its definition, over targets alone", _against_definition, cause)
+    for with_ends in (False, True):
+        name = (
+            f"cross entropy by its definition, over targets {'with labels 0 and V - 1 too' if with_ends else 'alone'}"
+        )
+        yield Measure(name, partial(_against_definition, with_ends=with_ends), cause)
 
 
 def large(function: Function) -> Iterator[Measure]:
@@ -160,9 +142,9 @@ def _one_more_row(function: Function) -> Difference:
     return apart(function(logits, labels), function(*more))
 
 
-def _parts(function: Function, *cuts: int) -> Difference:
+def _parts(function: Function, *cuts: int, with_ends: bool = True) -> Difference:
     """The batch against parts of so many rows: their losses weighted by targets, or plainly summed."""
-    logits, labels = batch(function)
+    logits, labels = batch(function, with_ends=with_ends)
     whole, n = function(logits, labels), int((labels != IGNORED).sum())
     parts = zip(logits.split(cuts), labels.split(cuts), strict=True)
     found = [(function(some, of), int((of != IGNORED).sum())) for some, of in parts]
@@ -171,8 +153,8 @@ def _parts(function: Function, *cuts: int) -> Difference:
     return min(apart(whole, mean), apart(whole, total), key=lambda difference: difference.effect)
 
 
-def _uneven(function: Function) -> Difference:
-    return _parts(function, 1, 1, 1)
+def _uneven(function: Function, *, with_ends: bool = True) -> Difference:
+    return _parts(function, 1, 1, 1, with_ends=with_ends)
 
 
 def _accumulated(function: Function) -> Difference:
@@ -207,15 +189,15 @@ def _definitions(logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
 def _form(function: Function) -> str | None:
     """Which of them it is where every slot is a target; None = none."""
     with function.cast_to(torch.float64), torch.no_grad():
-        logits, labels = batch(function)
+        logits, labels = batch(function, with_ends=False)
         full = labels.masked_fill(labels == IGNORED, 3)
         found = function(logits, full)
         definitions = _definitions(logits, full)
     return next((name for name, value in definitions.items() if apart(value, found).effect < 1e-6), None)
 
 
-def _against_definition(function: Function) -> Difference:
-    logits, labels = batch(function)
+def _against_definition(function: Function, with_ends: bool) -> Difference:
+    logits, labels = batch(function, with_ends=with_ends)
     form = _form(function) or ""  # a cross entropy, as the rule has asked already
     return apart(_definitions(logits, labels)[form], function(logits, labels))
 
@@ -279,14 +261,14 @@ RULES = (
     _rule(
         "nothing",
         "A batch without a target has a loss of 0, or raises an error that says so.",
-        "pytorch/pytorch 116349: NaN (a property of cross_entropy in torch)",
+        "pytorch/pytorch 116349: NaN, as torch's own cross_entropy gives",
         nothing,
         may_refuse=True,
     ),
     _rule(
         "cross-entropy",
-        "What is the cross entropy where every slot is a target is so everywhere.",
-        "a weighted or shifted loss under ignored labels",
+        "What is the cross entropy where every slot is a target is so everywhere, and -100 alone is ignored.",
+        "a weighted or shifted loss under ignored labels; label 0 taken for padding",
         cross_entropy,
         _claims_cross_entropy,
     ),

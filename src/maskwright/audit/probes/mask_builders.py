@@ -53,6 +53,19 @@ def applied(mask: Tensor | None, scores: Tensor) -> Tensor:
     return (scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask).softmax(-1)
 
 
+def allowed_by(mask: Tensor) -> Tensor:
+    """bool, True = may attend: what a bool mask says, or the upper half of what an additive one adds.
+
+    Example:
+        >>> allowed_by(torch.tensor([0.0, -4.0, 0.0])).tolist()
+        [True, False, True]
+    """
+    if mask.dtype == torch.bool:
+        return mask
+    added = mask.double().clamp(min=-1e4)  # -inf beside the lowest number of a dtype
+    return added >= (added.min() + added.max()) / 2
+
+
 def suspected(function: Function, keep: Tensor) -> str:
     """Why other keys are attended to than should be."""
     try:
@@ -63,10 +76,12 @@ def suspected(function: Function, keep: Tensor) -> str:
         return "mask-never-arrives"
     if mask.dtype != torch.bool and {1} <= set(mask.unique().tolist()) <= {0, 1}:
         return "mask-form"
-    allowed = (mask if mask.dtype == torch.bool else mask > -1).broadcast_to(right.shape)
+    allowed = allowed_by(mask).broadcast_to(right.shape)
     if torch.equal(allowed, keep[:, None, :, None].expand_as(right)) and not keep.all():
         return "mask-axis"
     here = keep[:, None, :, None].expand_as(right)  # what a padded query may see is nobody's business
+    if mask.dtype != torch.bool and bool(right[here].all()) and bool((mask > -STRONG).all()):  # there is none to block
+        return "bias-on-kept" if mask.any() else "unknown"
     keys = keep[:, None, None, :].expand_as(right)
     guesses = {
         "polarity": (~keys).tril() if function.direction == "causal" else ~keys,
@@ -79,7 +94,25 @@ def suspected(function: Function, keep: Tensor) -> str:
     for cause, guess in guesses.items():
         if bool((allowed == guess)[here].all()) and not bool((guess == right)[here].all()):
             return cause
-    return "unknown"
+    is_wrong, ahead = (allowed != right) & here, torch.ones_like(right).triu(1)
+    if mask.dtype != torch.bool and not is_wrong.any():  # the right keys, by wrong numbers
+        added = mask.broadcast_to(right.shape)
+        if bool((added[here & ~right] > -2 * STRONG).any()):
+            return "bias-overcome"
+        return "bias-on-kept" if bool(added[here & right].any()) else "unknown"
+    if is_wrong.any() and not is_wrong[~(ahead & keys)].any():  # nothing else than some tokens that follow
+        return "no-causal-mask" if function.direction == "causal" else "causal-mask"
+    return "rows-mixed" if is_wrong.any() and _is_right_alone(function, keep) else "unknown"
+
+
+def _is_right_alone(function: Function, keep: Tensor) -> bool:
+    """Whether the mask of every row is right where there is no other row."""
+    for row in keep.split(1):
+        mask = built(function, row)
+        right, here = expected(function, row), row[:, None, :, None]
+        if mask is None or bool(((allowed_by(mask) != right) & here).any()):
+            return False
+    return True
 
 
 def forms(function: Function) -> Iterator[Measure]:
@@ -103,7 +136,7 @@ def strong(function: Function) -> Iterator[Measure]:
     """Large scores of blocked keys."""
     keep = keeps(ROWS["padding on the right"])
     found = suspected(function, keep)
-    cause = "bias-overcome" if found == "unknown" else found
+    cause = "bias-overcome" if found in ("unknown", "bias-on-kept") else found
     yield Measure(f"blocked keys with scores of {STRONG:g}", partial(_weights, keep=keep, strong=True), cause)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, get_args
 
 from maskwright.audit.compare import Check
-from maskwright.audit.rule import Rule, is_transformers
+from maskwright.audit.rule import Rule, is_transformers, takes_blocks
 from maskwright.audit.subject import Subject
 from maskwright.audit.trial import MaskForm, Trial
 
@@ -19,7 +19,7 @@ def forms(subject: Subject) -> Iterator[Check]:
     """Bool, float and 4-D masks against the 2-D mask of whole numbers."""
     trial = Trial(subject.sequences(*LENGTHS), n_pads=1)
     for form in get_args(MaskForm):
-        if form not in ("int", "inverted", "none"):
+        if form not in ("int", "inverted", "none") and (not form.startswith("4d") or takes_blocks(subject) is None):
             yield Check(f"a {form} mask", trial, trial.but(mask=form), PAIRS)
     full = Trial(subject.sequences(LENGTHS[0]))
     yield Check("no mask where nothing is padded", full, full.but(mask="none"), [(0, 0)])
@@ -34,7 +34,7 @@ def implementations(subject: Subject) -> Iterator[Check]:
         ways["flex_attention"] = {"attn_implementation": "flex_attention"}
     for name, settings in ways.items():
         for form in get_args(MaskForm):
-            if form not in ("inverted", "none"):
+            if form not in ("inverted", "none") and (not form.startswith("4d") or takes_blocks(subject) is None):
                 yield Check(f"a {form} mask on {name}", trial, trial.but(mask=form, settings=settings), PAIRS)
 
 
@@ -53,7 +53,6 @@ RULES = (
         "A mask means the same in every form that the model takes.",
         "huggingface/transformers 38094: float cast to bool; vllm-project/speculators 691: bool added as 1 and 0",
         forms,
-        is_transformers,
         may_refuse=True,
     ),
     Rule(

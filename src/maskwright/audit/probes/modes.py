@@ -46,8 +46,10 @@ def training(subject: Subject) -> Iterator[Check]:
 
 def checkpointing(subject: Subject) -> Iterator[Measure]:
     """Outputs and gradients in training mode, with gradient checkpointing and without."""
-    run = partial(_checkpointed, trial=_trial(subject).but(settings=TRAINING))
-    yield Measure("outputs and gradients with checkpointing", run, "checkpointing-path")
+    trial = _trial(subject).but(settings=TRAINING)
+    run = partial(_checkpointed, trial=trial)
+    other = trial.but(settings={**TRAINING, "checkpointing": True})
+    yield Measure("outputs and gradients with checkpointing", run, "checkpointing-path", trials=(trial, other))
 
 
 def _checkpointed(subject: Subject, trial: Trial) -> Difference:

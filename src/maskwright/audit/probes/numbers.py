@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from maskwright.audit.backward import gradients, total
+from maskwright.audit.calling import InapplicableError
 from maskwright.audit.compare import Check, Difference, Measure
-from maskwright.audit.rule import Rule, has_embeddings
-from maskwright.audit.subject import Subject, mask_of
+from maskwright.audit.rule import Rule
+from maskwright.audit.subject import Subject
 from maskwright.audit.trial import Trial, lay
 
 LENGTHS = (7, 5)
@@ -23,7 +25,8 @@ def empty_row(subject: Subject) -> Iterator[Check | Measure]:
     full = Trial(subject.sequences(*LENGTHS))
     nothing = full.but(sequences=(*full.sequences, torch.zeros(0, dtype=torch.long)))
     yield Check("a row of padding alone beside others", full, nothing, [(0, 0), (1, 1)])
-    yield Measure("a row of padding alone holds numbers", partial(_all_finite, trial=nothing), "softmax-over-nothing")
+    run = partial(_all_finite, trial=nothing)
+    yield Measure("a row of padding alone holds numbers", run, "softmax-over-nothing", trials=(nothing,))
     run = partial(_finite_gradients, trial=nothing)
     yield Measure("gradients of the rows beside it are numbers", run, "softmax-over-nothing")
 
@@ -32,7 +35,8 @@ def narrow(subject: Subject) -> Iterator[Measure]:
     """float16 and bfloat16 with padding: real tokens stay numbers."""
     for dtype in NARROW:
         trial = Trial(subject.sequences(*LENGTHS), n_pads=3, settings={"dtype": dtype})
-        yield Measure(f"{str(dtype).removeprefix('torch.')} with padding", partial(_finite, trial=trial), "overflow")
+        name = f"{str(dtype).removeprefix('torch.')} with padding"
+        yield Measure(name, partial(_finite, trial=trial), "overflow", trials=(trial,))
 
 
 def gradient(subject: Subject) -> Iterator[Measure]:
@@ -63,14 +67,35 @@ def _finite_gradients(subject: Subject, trial: Trial) -> Difference:
     return Difference(float("inf") if bad else 0.0, "gradient", not bad, len(found))
 
 
+def _tables(subject: Subject) -> list[nn.Module]:
+    return [module for module in subject.model.modules() if isinstance(module, nn.Embedding)]
+
+
+def has_table(subject: Subject) -> str | None:
+    """Whether there are embeddings whose gradient can be asked for."""
+    return None if _tables(subject) else "it has no table of embeddings"
+
+
 def _into_padding(subject: Subject, trial: Trial) -> Difference:
     laid = lay(trial, subject.pad_id)
-    states = subject.embedded(laid.ids).detach().requires_grad_()
-    given = mask_of(laid, "int", states.dtype, causal=False)
-    inputs = {"inputs_embeds": states, "attention_mask": given}
-    with torch.enable_grad():
-        outputs = subject.sorted_out(subject.called(inputs, laid), laid, trial)
-        (found,) = torch.autograd.grad(total(outputs), states)
+    leaves: list[Tensor] = []
+
+    def cut(_: nn.Module, __: Any, states: Tensor) -> Tensor:
+        if leaves or states.ndim < 3 or states.shape[:2] != laid.ids.shape:
+            return states
+        leaves.append(states.detach().requires_grad_())
+        return leaves[0]
+
+    handles = [table.register_forward_hook(cut) for table in _tables(subject)]
+    try:
+        with torch.enable_grad():
+            outputs = subject.sorted_out(subject.raw(laid, trial), laid, trial)
+            if not leaves:
+                raise InapplicableError("its tables give no states [B, L, D]", "gradient")
+            (found,) = torch.autograd.grad(total(outputs), leaves[0])
+    finally:
+        for handle in handles:
+            handle.remove()
     real, padded = found[laid.keep], found[~laid.keep]
     if not bool(found.isfinite().all()):
         return Difference(float("inf"), "gradient", False, 1)
@@ -96,7 +121,7 @@ RULES = (
         "No gradient of real tokens' outputs reaches padded slots.",
         "the pad row of an embedding table that trains",
         gradient,
-        has_embeddings,
+        has_table,
         may_refuse=True,
     ),
 )

@@ -8,7 +8,7 @@ from typing import Any, get_args, get_type_hints
 import torch
 
 from maskwright.audit.compare import Check
-from maskwright.audit.rule import Rule, takes_positions
+from maskwright.audit.rule import Rule, takes_blocks, takes_positions
 from maskwright.audit.subject import Subject
 from maskwright.audit.trial import Trial
 
@@ -69,7 +69,7 @@ RULES = (
         "Texts in one row under a block mask are as in rows of their own.",
         "huggingface/transformers 46634: packed documents attend to each other",
         blocks,
-        takes_positions,
+        lambda subject: takes_positions(subject) or takes_blocks(subject),
         may_refuse=True,
     ),
     Rule(

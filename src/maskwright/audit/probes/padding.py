@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from maskwright.audit.compare import Check
-from maskwright.audit.configured import of_config
+from maskwright.audit.configured import window_of
 from maskwright.audit.rule import Rule, has_embeddings
 from maskwright.audit.subject import Subject
 from maskwright.audit.trial import Positions, Trial
@@ -19,7 +19,7 @@ def amount(subject: Subject) -> Iterator[Check]:
     first, second = subject.sequences(*_lengths(subject))
     alone = Trial((first,))
     room = subject.longest - len(first)
-    amounts = {n for n in (1, 3, 11, _window(subject) + BEYOND) if n <= room}
+    amounts = {n for n in (1, 3, 11, window_of(subject.config) + BEYOND) if n <= room}
     for n_pads in sorted(amounts):
         yield Check(f"{n_pads} padded slots against none", alone, alone.but(n_pads=n_pads), [(0, 0)])
     both = Trial((first, second))
@@ -66,15 +66,6 @@ def _lengths(subject: Subject) -> tuple[int, int]:
 def _room(subject: Subject, n_pads: int) -> int:
     """So many padded slots, or as many as there are positions for."""
     return max(0, min(n_pads, subject.longest - LENGTHS[0]))
-
-
-def _window(subject: Subject) -> int:
-    """How far a sliding window reaches, 0 = none."""
-    for name in ("sliding_window", "local_attention", "attention_window"):
-        value = of_config(subject.config, name)
-        if isinstance(value, int):
-            return value
-    return 0
 
 
 RULES = (

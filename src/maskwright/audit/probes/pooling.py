@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from maskwright.audit.compare import LEAK64, Difference, Measure
+from maskwright.audit.finding import Severity
 from maskwright.audit.function import Function, amount, apart
 from maskwright.audit.pooled import LENGTHS, Side, laid, pooled, states, suspected
 from maskwright.audit.rule import Rule
@@ -54,9 +55,11 @@ def negative(function: Function) -> Iterator[Measure]:
 
 def not_a_number(function: Function) -> Iterator[Measure]:
     """NaN and infinity in padded slots."""
-    cause = suspected(function) if _leaks(function, 3.0) else "zero-times-nan"
+    is_product = not _leaks(function, 3.0)
+    cause = "zero-times-nan" if is_product else suspected(function)
+    severity: Severity | None = "low" if is_product else None  # padding seldom holds such numbers
     for fill in (float("nan"), float("inf")):
-        yield Measure(f"{fill} in padded slots against 0", partial(_refilled, fill=fill), cause)
+        yield Measure(f"{fill} in padded slots against 0", partial(_refilled, fill=fill), cause, severity)
 
 
 def neighbours(function: Function) -> Iterator[Measure]:
@@ -68,7 +71,7 @@ def neighbours(function: Function) -> Iterator[Measure]:
 def tokens(function: Function) -> Iterator[Measure]:
     """A row's own tokens must count."""
     found = suspected(function)
-    cause = found if found in ("polarity", "row-selection", "zero-wins-max") else "tokens-ignored"
+    cause = found if found in ("polarity", "first-slot", "row-selection", "zero-wins-max") else "tokens-ignored"
     for side in ("right", "left"):
         name = f"other tokens in a row with padding on the {side} change its vector"
         yield Measure(name, partial(_unmoved, side=side), cause)

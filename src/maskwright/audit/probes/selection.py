@@ -41,9 +41,10 @@ def side(subject: Subject) -> Iterator[Check]:
     left = right.but(side="left")
     other = int(subject.sequences(1, seed=5)[0][0])
     content = Check("another id in padded slots on the left", left, left.but(fill=other), PAIRS, outputs="rows")
-    reads_first = content.measure(subject).effect > SAME or _pools_first(subject.inner)
+    pools_first = _pools_first(subject.inner)
+    reads_first = content.measure(subject).effect > SAME or pools_first
     reads_all = replace(content, a=right, b=right.but(fill=other)).measure(subject).effect > SAME
-    by_design = reads_first and _is_stock_encoder(subject)
+    by_design = _is_stock(subject) and reads_first and (pools_first or subject.direction == "bidirectional")
     cause = "first-slot" if by_design else "pooling" if reads_all else "row-selection"
     yield replace(content, cause=cause)
     moved = Check("padding on the left against on the right", right, left, PAIRS, outputs="rows", cause=cause)
@@ -55,10 +56,9 @@ def side(subject: Subject) -> Iterator[Check]:
             yield check
 
 
-def _is_stock_encoder(subject: Subject) -> bool:
-    """BERT's own pooler and its like, documented to need padding on the right."""
-    ours = subject.model is subject.inner and type(subject.inner).__module__.startswith("transformers.")
-    return ours and subject.direction == "bidirectional"
+def _is_stock(subject: Subject) -> bool:
+    """Of transformers itself: BERT's own pooler and its like are documented to need padding on the right."""
+    return subject.model is subject.inner and type(subject.inner).__module__.startswith("transformers.")
 
 
 def _pools_first(inner: Any) -> bool:
