@@ -169,3 +169,8 @@ MASKS = {
     "mask-empty-row": (lambda k: roomy(k).masked_fill(~keys(k), -INFINITY), roomy, "softmax-over-nothing"),
     "mask-narrow-dtypes": (lowest, roomy, "overflow"),
 }
+
+
+def named(value: object) -> str:
+    """A test's name: without addresses, which differ from process to process."""
+    return value if isinstance(value, str) else getattr(value, "__name__", type(value).__name__).strip("<>")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from planted_functions import LOSSES, MASKS, POOLING
+from planted_functions import LOSSES, MASKS, POOLING, named
 
 from maskwright.audit.runner import run_audit
 from maskwright.cli.main import main
@@ -25,7 +25,7 @@ def printed_by(script, call):
     return printed
 
 
-@pytest.mark.parametrize(("kind", "rule", "fault", "twin"), FUNCTIONS, ids=lambda value: str(value)[:24])
+@pytest.mark.parametrize(("kind", "rule", "fault", "twin"), FUNCTIONS, ids=named)
 def test_every_failure_has_a_script_that_tells_the_fault_from_its_twin(kind, rule, fault, twin):
     for finding in run_audit(fault, kind=kind, rules=[rule]).failures:
         assert f"# {finding.check}\n" in finding.script

@@ -15,6 +15,7 @@ from planted_functions import (
     keys,
     multiplied,
     multiplied_mean,
+    named,
     over_slots,
     plain,
     takes_the_last_for_padding,
@@ -48,7 +49,7 @@ FUNCTIONS += [("loss", rule, *case) for rule, case in LOSSES.items()]
 FUNCTIONS += [("mask", rule, *case) for rule, case in MASKS.items()]
 
 
-@pytest.mark.parametrize(("kind", "rule", "fault", "twin", "cause"), FUNCTIONS, ids=lambda value: str(value)[:24])
+@pytest.mark.parametrize(("kind", "rule", "fault", "twin", "cause"), FUNCTIONS, ids=named)
 def test_a_planted_fault_is_found_and_its_twin_is_clean(kind, rule, fault, twin, cause):
     assert causes_of(fault, rule, kind) == {cause}
     found = run_audit(twin, kind=kind)
@@ -57,7 +58,7 @@ def test_a_planted_fault_is_found_and_its_twin_is_clean(kind, rule, fault, twin,
     assert {finding.verdict for finding in found if finding.rule == rule} == {"pass"}
 
 
-@pytest.mark.parametrize(("rule", "fault", "cause"), COLLATORS, ids=lambda value: str(value)[:24])
+@pytest.mark.parametrize(("rule", "fault", "cause"), COLLATORS, ids=named)
 def test_a_fault_planted_in_a_collator_is_found(rule, fault, cause):
     assert causes_of(fault, rule, "collator", tokenizer=TOKENIZER) == {cause}
 
