@@ -25,7 +25,7 @@ from maskwright.audit.tiny import masked_lm_types, tiny_model
 from maskwright.errors import InputError
 
 OTHER_ENCODERS = ["bros", "canine", "lilt", "markuplm", "splinter", "xlnet"]
-BOTH = ["blenderbot", "m2m_100", "marian", "mt5", "pegasus", "t5", "umt5"]
+BOTH = ["blenderbot", "fsmt", "m2m_100", "marian", "mt5", "pegasus", "t5", "umt5"]
 DECODERS = [
     "bloom",
     "codegen",

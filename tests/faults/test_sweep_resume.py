@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,8 @@ def test_ctrl_c_stops_the_cells_and_says_how_to_go_on(root: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A suite that runs in the background of a script ignores Ctrl-C, and so would what it starts.
+        preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
     )
     wait_for(lambda: (out / "cells" / "made" / "plain" / "3" / "log.txt").exists(), process)
     process.send_signal(signal.SIGINT)

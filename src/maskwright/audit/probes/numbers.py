@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ from maskwright.audit.calling import InapplicableError
 from maskwright.audit.compare import Check, Difference, Measure
 from maskwright.audit.rule import Rule
 from maskwright.audit.subject import Subject
-from maskwright.audit.trial import Trial, lay
+from maskwright.audit.trial import Side, Trial, lay
 
 LENGTHS = (7, 5)
 NARROW = (torch.float16, torch.bfloat16)
@@ -32,11 +32,12 @@ def empty_row(subject: Subject) -> Iterator[Check | Measure]:
 
 
 def narrow(subject: Subject) -> Iterator[Measure]:
-    """float16 and bfloat16 with padding: real tokens stay numbers."""
+    """float16 and bfloat16 with padding, on the left too: there causal queries in padded slots see nothing at all."""
     for dtype in NARROW:
-        trial = Trial(subject.sequences(*LENGTHS), n_pads=3, settings={"dtype": dtype})
-        name = f"{str(dtype).removeprefix('torch.')} with padding"
-        yield Measure(name, partial(_finite, trial=trial), "overflow", trials=(trial,))
+        for side in get_args(Side):
+            trial = Trial(subject.sequences(*LENGTHS), n_pads=3, side=side, settings={"dtype": dtype})
+            name = f"{str(dtype).removeprefix('torch.')} with padding on the {side}"
+            yield Measure(name, partial(_finite, trial=trial), "overflow", trials=(trial,))
 
 
 def gradient(subject: Subject) -> Iterator[Measure]:
