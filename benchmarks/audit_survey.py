@@ -142,7 +142,7 @@ def report(records: list[dict]) -> str:
         "Effect: the largest difference on real tokens over the root mean square of the outputs. Plain: the largest "
         "absolute one that the failure's own script prints, in transformers and without maskwright; empty where no two "
         "calls are compared (a gradient, numbers that are none).",
-        table(["family", "rule", "what is compared", "effect", "plain", "first module", "cause"], rows),
+        table(["family", "rule", "what is compared", "effect", "plain", "module", "cause"], rows),
         "## 4-D boolean masks",
         f"Added as 1 and 0 on eager attention, right on sdpa: {', '.join(on_eager)}.",
         f"The same, where eager attention is what the type has or begins with: {', '.join(by_default)}.",

@@ -106,7 +106,7 @@ def _into_padding(subject: Subject, trial: Trial) -> Difference:
 RULES = (
     Rule(
         "empty-row",
-        "A row of padding alone changes no other row and holds numbers, forward and backward, or is refused by an error.",
+        "A row of padding alone changes no other row and holds numbers, both ways, or is refused by an error.",
         "pytorch/pytorch 24816, huggingface/transformers 44163: NaN for an all-padded row",
         empty_row,
         may_refuse=True,
