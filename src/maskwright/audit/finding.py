@@ -23,7 +23,7 @@ class Finding:
         severity: by the size of the effect on real tokens.
         effect: largest difference on real tokens over the root mean square of the outputs, in float32; None where
             there is nothing to compare. `effect_float64`: the same in float64.
-        module: the first module whose outputs differ, by its dotted name.
+        module: the module whose outputs differ though its inputs agree, by its dotted name; "" = the model itself.
         cause: key in the catalogue of causes; `reason` says it in a sentence.
         fix: what to do, in a sentence.
         reach: how many tokens from its border padding changes in the first module that mixes neighbouring tokens; at

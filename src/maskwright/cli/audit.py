@@ -25,7 +25,7 @@ _COLOURS = {"fail": "bold red", "error": "bold red", "architectural": "yellow", 
 _KINDS = ["model", "pooling", "collator", "loss", "mask"]
 _HELP = """Padding that leaks, a future that leaks, texts in one row that see each other, embeddings that depend on the
 batch: every rule is a law that two calls of the model must keep. A difference is repeated in float64 to tell rounding
-from a leak, and traced to the first module where it shows. Exit code: 0 clean, 1 findings, 2 could not run."""
+from a leak, and traced to the module that makes it. Exit code: 0 clean, 1 findings, 2 could not run."""
 
 
 def build_parser() -> Parser:
