@@ -43,6 +43,15 @@ class Rule:
     kind: Kind = "model"
 
 
+def rules_of(kind: Kind) -> Callable[..., Rule]:
+    """What makes the rules of a kind of function: `Rule`, with the kind before their names."""
+
+    def rule(name: str, *parts: Any, **options: Any) -> Rule:
+        return Rule(f"{kind}-{name}", *parts, **options | {"kind": kind})
+
+    return rule
+
+
 def bidirectional(subject: Subject) -> str | None:
     return None if subject.direction == "bidirectional" else f"it is meant to be {subject.direction or 'unknown'}"
 

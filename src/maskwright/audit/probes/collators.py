@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import chain, islice
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,7 +26,7 @@ from maskwright.audit.corrupted import (
     seeded,
 )
 from maskwright.audit.function import Function, amount
-from maskwright.audit.rule import Rule
+from maskwright.audit.rule import rules_of
 
 BESIDE = 97  # words of a long row
 LONG = 97  # words of the examples that are drawn on and on
@@ -237,17 +236,7 @@ def _claims_shares(function: Function) -> str | None:
     return "similar words stand in the place of [MASK]" if claims_of(function.call).by_similar else None
 
 
-def _rule(
-    name: str,
-    law: str,
-    report: str,
-    checks: Callable[[Function], Iterator[Measure]],
-    applies: Callable[[Any], str | None] = lambda function: None,
-    *,
-    may_refuse: bool = False,
-) -> Rule:
-    return Rule(f"collator-{name}", law, report, checks, applies, kind="collator", may_refuse=may_refuse)
-
+_rule = rules_of("collator")
 
 RULES = (
     _rule(

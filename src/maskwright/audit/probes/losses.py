@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from maskwright.audit.compare import LEAK64, Difference, Measure
 from maskwright.audit.finding import Severity
 from maskwright.audit.function import Function, amount, apart
 from maskwright.audit.predicted import IGNORED, batch, summed_cross_entropy, unused
-from maskwright.audit.rule import Rule
+from maskwright.audit.rule import rules_of
 
 LARGE = 1e4
 
@@ -225,17 +224,7 @@ def _claims_cross_entropy(function: Function) -> str | None:
         return "it cannot be called where every label is a target"
 
 
-def _rule(
-    name: str,
-    law: str,
-    report: str,
-    checks: Callable[[Function], Iterator[Measure]],
-    applies: Callable[[Any], str | None] = lambda function: None,
-    *,
-    may_refuse: bool = False,
-) -> Rule:
-    return Rule(f"loss-{name}", law, report, checks, applies, kind="loss", may_refuse=may_refuse)
-
+_rule = rules_of("loss")
 
 RULES = (
     _rule(

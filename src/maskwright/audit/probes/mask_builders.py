@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from maskwright.audit.compare import Difference, Measure
 from maskwright.audit.function import Function, amount
-from maskwright.audit.rule import Rule
+from maskwright.audit.rule import rules_of
 
 LENGTH = 11
 STRONG = 1e3  # a score that a bias must overcome
@@ -226,17 +226,7 @@ def _can_be_narrow(function: Function) -> str | None:
     return None if is_narrow else f"its mask is {str(_dtype(function)).removeprefix('torch.')}"
 
 
-def _rule(
-    name: str,
-    law: str,
-    report: str,
-    checks: Callable[[Function], Iterator[Measure]],
-    applies: Callable[[Any], str | None] = lambda function: None,
-    *,
-    may_refuse: bool = False,
-) -> Rule:
-    return Rule(f"mask-{name}", law, report, checks, applies, kind="mask", may_refuse=may_refuse)
-
+_rule = rules_of("mask")
 
 RULES = (
     _rule(

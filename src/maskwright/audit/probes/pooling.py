@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import torch
@@ -12,7 +12,7 @@ from maskwright.audit.compare import LEAK64, Difference, Measure
 from maskwright.audit.finding import Severity
 from maskwright.audit.function import Function, amount, apart
 from maskwright.audit.pooled import LENGTHS, Side, laid, pooled, states, suspected
-from maskwright.audit.rule import Rule
+from maskwright.audit.rule import rules_of
 
 LONG = 1031  # tokens; float16 and bfloat16 sums that are rounded at every step go astray long before
 ULPS = 8
@@ -202,16 +202,7 @@ def _rounded(function: Function, dtype: torch.dtype) -> Difference:
     return error if error.effect > ULPS * torch.finfo(dtype).eps else amount(0.0)
 
 
-def _rule(
-    name: str,
-    law: str,
-    report: str,
-    checks: Callable[[Function], Iterator[Measure]],
-    *,
-    may_refuse: bool = False,
-) -> Rule:
-    return Rule(f"pooling-{name}", law, report, checks, kind="pooling", may_refuse=may_refuse)
-
+_rule = rules_of("pooling")
 
 RULES = (
     _rule(
