@@ -15,6 +15,7 @@ from maskwright.audit.trial import Trial
 
 QUIET = 2e-6  # float32 rounding of a few operations; whatever is larger is repeated in float64
 LEAK64 = 1e-9  # rounding in float64 stays far below
+APART32 = 1e-4  # float32 outputs that are further apart are different ones, where float64 is not asked
 NOISE32 = 1e-3  # what float32 alone may be forgiven where float64 gives no number
 
 

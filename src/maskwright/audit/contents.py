@@ -1,6 +1,9 @@
-"""Two things that padded slots may hold, and that must not matter."""
+"""What may stand in slots that must not matter: two contents of padded slots, two endings of a text."""
 
 from __future__ import annotations
+
+import torch
+from torch import Tensor
 
 from maskwright.audit.subject import Subject
 from maskwright.audit.trial import Trial
@@ -19,3 +22,9 @@ def two_contents(subject: Subject, trial: Trial) -> tuple[Trial, Trial]:
     elif subject.takes(f"{side}inputs_embeds"):
         trial = trial.but(as_embeddings=True)
     return trial, trial.but(fill=other)
+
+
+def two_endings(subject: Subject, length: int, at: int) -> tuple[Tensor, Tensor]:
+    """Two rows of ids `[length]`, equal up to token `at` and different from there on, if there are ids enough."""
+    (row,), (other,) = subject.sequences(length), subject.sequences(length, seed=1)
+    return row, torch.cat([row[:at], torch.where(other == row, row.roll(1), other)[at:]])

@@ -3,46 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import torch
 
 from maskwright.audit.compare import Check
+from maskwright.audit.contents import two_endings
 from maskwright.audit.rule import Rule, bidirectional, causal
 from maskwright.audit.subject import Subject
-from maskwright.audit.trial import Trial
+from maskwright.audit.trial import MaskForm, Trial
 
 LENGTH, CHANGED = 7, 5  # tokens from CHANGED on are other ones
 
 
-def _pairs(subject: Subject) -> tuple[Trial, Trial]:
-    (row,) = subject.sequences(LENGTH)
-    (other,) = subject.sequences(LENGTH, seed=1)
-    changed = torch.cat([row[:CHANGED], torch.where(other == row, row.roll(1), other)[CHANGED:]])
-    return Trial((row,)), Trial((changed,))
-
-
 def future(subject: Subject) -> Iterator[Check]:
     """Earlier tokens of a causal model do not change with later ones."""
-    one, two = _pairs(subject)
-    if torch.equal(one.sequences[0], two.sequences[0]):  # a vocabulary without a choice
-        return
-    for n_pads in (0, 3):
-        for given in ("int", "none") if n_pads == 0 else ("int",):
-            a, b = one.but(n_pads=n_pads, mask=given), two.but(n_pads=n_pads, mask=given)
-            name = f"other later tokens, {n_pads} padded slots, mask {given}"
-            yield Check(name, a, b, [(0, 0)], until=CHANGED)
+    return _later(subject, "other later tokens", "agree")
 
 
 def backward(subject: Subject) -> Iterator[Check]:
     """Earlier tokens of a bidirectional model do change with later ones."""
-    one, two = _pairs(subject)
-    if torch.equal(one.sequences[0], two.sequences[0]):  # a vocabulary without a choice
+    return _later(subject, "other later tokens must be seen", "differ")
+
+
+def _later(subject: Subject, name: str, must: Literal["agree", "differ"]) -> Iterator[Check]:
+    row, changed = two_endings(subject, LENGTH, CHANGED)
+    if torch.equal(row, changed):  # a vocabulary without a choice
         return
-    for n_pads in (0, 3):
-        for given in ("int", "none") if n_pads == 0 else ("int",):
-            a, b = one.but(n_pads=n_pads, mask=given), two.but(n_pads=n_pads, mask=given)
-            name = f"other later tokens must be seen, {n_pads} padded slots, mask {given}"
-            yield Check(name, a, b, [(0, 0)], until=CHANGED, must="differ")
+    layouts: list[tuple[int, MaskForm]] = [(0, "int"), (0, "none"), (3, "int")]
+    for n_pads, mask in layouts:
+        one, two = (Trial((ids,), n_pads=n_pads, mask=mask) for ids in (row, changed))
+        told = f"{name}, {n_pads} padded slots, mask {mask}"
+        yield Check(told, one, two, [(0, 0)], until=CHANGED, must=must)
 
 
 RULES = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from maskwright.audit.compare import Check
+from maskwright.audit.compare import APART32, Check
 from maskwright.audit.contents import two_contents
 from maskwright.audit.rule import Rule, takes_positions
 from maskwright.audit.subject import Subject
@@ -13,7 +13,6 @@ from maskwright.audit.trial import Trial
 LENGTHS = (7, 7)  # no padded slots but those of the holes
 PAIRS = [(0, 0), (1, 1)]
 AT, WIDTH, WIDE = 5, 2, 11
-SAME = 1e-4  # float32 outputs that are further apart are taken for different ones
 
 
 def content(subject: Subject) -> Iterator[Check]:
@@ -27,7 +26,7 @@ def can_be_removed(subject: Subject) -> str | None:
     if (reason := takes_positions(subject)) is not None:
         return reason
     try:
-        leaks = any(check.measure(subject).effect > SAME for check in content(subject))
+        leaks = any(check.measure(subject).effect > APART32 for check in content(subject))
     except Exception:  # the check itself will say so
         return None
     return "what stands in holes matters, see holes" if leaks else None

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwright.audit.compare import Check
+from maskwright.audit.compare import APART32, Check
 from maskwright.audit.configured import special_ids_of
 from maskwright.audit.rule import Rule
 from maskwright.audit.subject import Subject
@@ -18,7 +18,6 @@ from maskwright.audit.trial import Positions, Trial
 LENGTHS = (7, 5)
 PAIRS = [(0, 0), (1, 1)]
 N_PADS = 3
-SAME = 1e-4  # float32 outputs that are further apart are taken for different ones
 
 
 def gives_rows(subject: Subject) -> str | None:
@@ -42,8 +41,8 @@ def side(subject: Subject) -> Iterator[Check]:
     other = int(subject.sequences(1, seed=5)[0][0])
     content = Check("another id in padded slots on the left", left, left.but(fill=other), PAIRS, outputs="rows")
     pools_first = _pools_first(subject.inner)
-    reads_first = content.measure(subject).effect > SAME or pools_first
-    reads_all = replace(content, a=right, b=right.but(fill=other)).measure(subject).effect > SAME
+    reads_first = content.measure(subject).effect > APART32 or pools_first
+    reads_all = replace(content, a=right, b=right.but(fill=other)).measure(subject).effect > APART32
     by_design = _is_stock(subject) and reads_first and (pools_first or subject.direction == "bidirectional")
     cause = "first-slot" if by_design else "pooling" if reads_all else "row-selection"
     yield replace(content, cause=cause)
@@ -52,7 +51,7 @@ def side(subject: Subject) -> Iterator[Check]:
     for check in (moved, hole):
         tokens = replace(check, outputs="tokens").measure(subject)
         # Where tokens count slots, or are not given back, a row may change with them and yet be read rightly.
-        if tokens.effect < SAME and (tokens.n_compared or subject.takes("position_ids")):
+        if tokens.effect < APART32 and (tokens.n_compared or subject.takes("position_ids")):
             yield check
 
 
