@@ -29,7 +29,11 @@ class GemmShare(TrainerCallback):
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Measure the rate of a large product in the run's own precision."""
-        self.rate_per_s = gemm_rate(torch.bfloat16 if args.bf16 else torch.float32, args.device)
+        self._measure(args, seconds=0.5)
+
+    def _measure(self, args: TrainingArguments, seconds: float) -> None:
+        dtype = torch.bfloat16 if args.bf16 else torch.float32
+        self.rate_per_s = max(self.rate_per_s, gemm_rate(dtype, args.device, seconds))
 
     def on_log(
         self,
@@ -45,6 +49,8 @@ class GemmShare(TrainerCallback):
         if logs is None or "loss" not in logs or seconds <= 0:
             return
         self._last = (n_tokens, steps_s)
+        # one product more each time: on a machine that was busy at the start the first rate was far too low
+        self._measure(args, seconds=0.0)
         logs["tokens_per_s"] = round(tokens / seconds, 1)
         logs["gemm_share"] = float(f"{6 * self.weights * self.computed_share * tokens / seconds / self.rate_per_s:.3g}")
 
@@ -82,11 +88,13 @@ def computed_share(config: PretrainConfig, n_layers: int) -> float:
     return late + (1 - late) * (1 - config.rate_at(0.5))
 
 
-def gemm_rate(dtype: torch.dtype, device: torch.device, size: int = 1024, seconds: float = 0.5) -> float:
-    """Floating-point operations a second of a square product, the best of as many as fit in the time."""
-    a = torch.randn(size, size, device=device, dtype=dtype)
+def gemm_rate(dtype: torch.dtype, device: torch.device, seconds: float, size: int = 1024) -> float:
+    """Floating-point operations a second of a square product: the best of as many as fit in the time, at least one."""
+    a = torch.linspace(-1, 1, size * size, device=device).view(size, size).to(dtype)  # leaves the generators alone
     best, began = float("inf"), time.perf_counter()
-    while time.perf_counter() - began < seconds:
+    while best == float("inf") or time.perf_counter() - began < seconds:
+        if device.type == "cuda":
+            torch.cuda.synchronize()
         start = time.perf_counter()
         a @ a
         if device.type == "cuda":
