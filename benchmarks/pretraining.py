@@ -206,7 +206,7 @@ def report(work):
     parts = [
         f"ModernBERT {MODEL['num_hidden_layers']} x {MODEL['hidden_size']}, {json.dumps(PRETRAINING)}, one thread "
         "each, no dropout. Minutes of processor time as planned from the cost of a step on a quiet machine; the loss "
-        "is that of 15% of held-out tokens, the same every time: for MAE, hidden and predicted by its decoder.",
+        "is that of 15% of held-out tokens, the same every time, none of them seen: [MASK] for MLM, removed for MAE.",
         table(["pretraining", "minutes", "steps", "million tokens", "masked loss"], rows),
         "![masked loss against processor time](pretraining.png)",
     ]

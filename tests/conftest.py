@@ -6,9 +6,12 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import settings
 from transformers import BertTokenizer
 
+# Runs that are compared bit by bit, some of them in processes of their own, sum in the same order.
+torch.set_num_threads(1)
 # A slow machine is no fault of the code: laws are not timed.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")

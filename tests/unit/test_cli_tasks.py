@@ -53,6 +53,13 @@ def test_json_has_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_an_empty_folder_and_none_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["tasks", "--data", str(tmp_path)]) == 0
-    assert "None of them is in" in capsys.readouterr().out
+    assert f"None of them is in {tmp_path}." in capsys.readouterr().out
+    for name in ("chinese", "english", "none"):
+        (tmp_path / name).mkdir()
+    tiny_tasks.write_zip(tmp_path / "english", "cmrc2018")
+    (tmp_path / "chinese" / "tnews").mkdir()
+    assert cli.main(["tasks", "--data", str(tmp_path)]) == 0
+    assert f"look in {tmp_path}/chinese or {tmp_path}/english." in capsys.readouterr().out
+    (tmp_path / "none").rmdir()
     assert cli.main(["tasks", "--data", str(tmp_path / "none")]) == 2
     assert "no such file or folder" in capsys.readouterr().err

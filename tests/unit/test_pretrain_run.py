@@ -19,7 +19,9 @@ from maskwright.data import corpus
 from maskwright.errors import InputError
 from maskwright.objectives import mae, units
 from maskwright.training.gap import noise
+from maskwright.training.models import load_tokenizer
 from maskwright.training.pretrain import config as options
+from maskwright.training.pretrain.objective import Autoencoder, MaskedLanguageModel
 from maskwright.training.pretrain.run import PretrainResult, run_pretrain
 from tiny_run import WORDS
 
@@ -51,6 +53,29 @@ def test_a_streamed_run_goes_on_exactly(root: Path, tmp_path: Path, objective: s
     assert again.n_steps == 7
     one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "part"))
     assert all(torch.equal(one[name], two[name]) for name in one)
+
+
+def test_both_objectives_are_measured_on_the_same_hidden_tokens(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: dict[type[torch.nn.Module], list[dict[str, torch.Tensor]]] = {MaskedLanguageModel: [], Autoencoder: []}
+    for objective, batches in measured.items():
+
+        def forward(self: Any, *, original: Any = objective.forward, into: Any = batches, **batch: Any) -> Any:
+            if not self.training:
+                into.append(batch)
+            return original(self, **batch)
+
+        monkeypatch.setattr(objective, "forward", forward)
+    for objective in ("mlm", "mae"):
+        run(root, tmp_path / objective, objective, max_steps=1)
+    mask_id = load_tokenizer(str(root / "tokenizer")).mask_token_id
+    for masked, dropped in zip(*measured.values(), strict=True):
+        hidden = masked["input_ids"] == mask_id  # a kept or random token would be easier or harder than one not seen
+        assert hidden.any()
+        assert torch.equal(hidden, dropped["hidden"])
+        assert torch.equal(masked["labels"], torch.where(hidden, dropped["input_ids"], -100))
+        assert torch.equal(masked["labels"], dropped["labels"])
 
 
 def test_a_dataset_may_be_the_corpus(root: Path, tmp_path: Path) -> None:

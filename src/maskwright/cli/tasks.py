@@ -35,7 +35,7 @@ def build_parser() -> Parser:
 def run(options: Namespace) -> int:
     """Print the tasks, and with `--data` what is there of each."""
     with working():
-        from maskwright.data.tasks.registry import describe_tasks, tasks_on_disk
+        from maskwright.data.tasks.registry import describe_tasks, folders_of_tasks, tasks_on_disk
 
         found = {} if options.data is None else tasks_on_disk(options.data)
     tasks = describe_tasks()
@@ -53,7 +53,9 @@ def run(options: Namespace) -> int:
         console.print("`maskwright tasks --data FOLDER` also says which of them are there.")
         return 0
     if not found:
-        console.print(f"\nNone of them is in {escape(options.data)}.")
+        nearer = " or ".join(str(folder) for folder in folders_of_tasks(options.data))
+        hint = f"; look in {nearer}" if nearer else ""
+        console.print(f"\nNone of them is in {escape(options.data + hint)}.", soft_wrap=True)  # paths stay whole
         return 0
     console.print()
     console.print(_disk_table(options.data, found))

@@ -12,33 +12,41 @@ from maskwright.core.layout import Layout
 
 
 class CrossDecoder(nn.Module):
-    """Layers of cross-attention and feed-forward over the targets alone; positions are learned.
+    """Layers of cross-attention and feed-forward over the targets alone; positions turn queries and keys (rotary).
+
+    Rotary and not learned, since a decoder must know from its first step on which visible tokens are the neighbours of
+    a hidden one: with learned positions, text pretraining stays for thousands of steps at the frequencies of words.
 
     Args:
         width: D, of the encoder's states.
-        n_heads, inner_width, n_layers, max_length: as in the encoder.
+        n_heads, inner_width, n_layers: as in the encoder.
+
+    Source: Su et al. 2021, RoFormer.
     """
 
-    def __init__(self, width: int, n_heads: int, inner_width: int, n_layers: int, max_length: int) -> None:
+    def __init__(self, width: int, n_heads: int, inner_width: int, n_layers: int) -> None:
         super().__init__()
-        self.positions = nn.Embedding(max_length, width)
-        nn.init.normal_(self.positions.weight, std=0.02)
         self.layers = nn.ModuleList(_Layer(width, n_heads, inner_width) for _ in range(n_layers))
+        self.n_pairs = width // n_heads // 2
 
     @classmethod
     def like(cls, config: Any, n_layers: int) -> CrossDecoder:
         """Of the width and heads of a transformers configuration."""
         inner = getattr(config, "intermediate_size", None) or 4 * config.hidden_size
-        length = getattr(config, "max_position_embeddings", None) or 512
-        return cls(config.hidden_size, config.num_attention_heads, inner, n_layers, length)
+        return cls(config.hidden_size, config.num_attention_heads, inner, n_layers)
 
     def forward(self, mask: Tensor, states: Tensor, visible: Layout, targets: Layout) -> Tensor:
         """Mask embedding `[D]`, visible states `[T, D]` -> states of the targets `[N, D]`, in the Layouts' order."""
-        queries = mask + self.positions(targets.positions)
-        seen = states + self.positions(visible.positions)
+        turns = self._turns(targets.positions), self._turns(visible.positions)
+        queries = mask.expand(targets.n_tokens, -1)
         for layer in self.layers:
-            queries = layer(queries, seen, visible, targets)
+            queries = layer(queries, states, visible, targets, *turns)
         return queries
+
+    def _turns(self, positions: Tensor) -> Tensor:
+        """Angles in radians, `[T, pairs]`: of pair i, position / 10000^(i / pairs)."""
+        pairs = torch.arange(self.n_pairs, device=positions.device)
+        return positions[:, None] * 10_000.0 ** (-pairs / self.n_pairs)
 
 
 class _Layer(nn.Module):
@@ -52,15 +60,26 @@ class _Layer(nn.Module):
         self.up, self.down = nn.Linear(width, inner_width), nn.Linear(inner_width, width)
         self.after_attention, self.after_feed_forward = nn.LayerNorm(width), nn.LayerNorm(width)
 
-    def forward(self, queries: Tensor, seen: Tensor, visible: Layout, targets: Layout) -> Tensor:
-        q = self._heads(self.query(queries), targets)
-        key, value = (self._heads(t, visible) for t in self.key_value(seen).chunk(2, -1))
+    def forward(
+        self, queries: Tensor, seen: Tensor, visible: Layout, targets: Layout, turns: Tensor, seen_turns: Tensor
+    ) -> Tensor:
+        q = self._heads(self._turned(self.query(queries), turns), targets)
+        key, value = self.key_value(seen).chunk(2, -1)
+        key, value = self._heads(self._turned(key, seen_turns), visible), self._heads(value, visible)
         allowed = None if _is_dense(visible) else _dense_keep(visible)[:, None, None, :]
         mixed = scaled_dot_product_attention(q, key, value, attn_mask=allowed).transpose(1, 2).flatten(2)
         attended = self.out(_from_dense(mixed, targets))
         queries = self.after_attention(queries + attended)
         fed: Tensor = self.after_feed_forward(queries + self.down(gelu(self.up(queries))))
         return fed
+
+    def _turned(self, packed: Tensor, turns: Tensor) -> Tensor:
+        """`[T, D]` with the pairs of numbers of every head turned by their angles; an odd last number stays."""
+        n_pairs = turns.shape[1]
+        cos, sin = (f(turns).to(packed.dtype)[:, None] for f in (torch.cos, torch.sin))
+        heads = packed.view(len(packed), self.n_heads, -1)
+        a, b, rest = heads.tensor_split((n_pairs, 2 * n_pairs), dim=-1)
+        return torch.cat((a * cos - b * sin, a * sin + b * cos, rest), -1).flatten(1)
 
     def _heads(self, packed: Tensor, layout: Layout) -> Tensor:
         """`[T, D]` -> `[B, H, longest row, d]`, rows filled at their ends."""

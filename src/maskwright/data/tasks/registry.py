@@ -149,6 +149,21 @@ def tasks_on_disk(path: str | os.PathLike[str]) -> dict[str, OnDisk]:
     return found
 
 
+def folders_of_tasks(path: str | os.PathLike[str]) -> list[Path]:
+    """The folders just below `path` that hold known tasks, by name: where somebody may have meant to look.
+
+    Example:
+        >>> import tempfile
+        >>> root = Path(tempfile.mkdtemp())
+        >>> (root / "clue" / "tnews").mkdir(parents=True)
+        >>> [folder.name for folder in folders_of_tasks(root)]
+        ['clue']
+    """
+    folders = sorted(folder for folder in Path(path).iterdir() if folder.is_dir()) if Path(path).is_dir() else []
+    specs = TASKS.values()
+    return [folder for folder in folders if any(child.exists() for spec in specs for child in _children(spec, folder))]
+
+
 def _children(spec: TaskSpec, path: Path) -> list[Path]:
     return [path / spec.name, path / f"{spec.name}_public", path / f"{spec.name}_public.zip"]
 

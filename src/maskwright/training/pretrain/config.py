@@ -74,7 +74,7 @@ class PretrainConfig(RunOptions):
     adam_beta2: float = option(0.98, "decay of the second moment")
     head_chunk: int = option(1024, "targets whose logits are held at once")
 
-    eval_steps: int = option(500, "steps between evaluations of the masked loss, at a rate of 0.15")
+    eval_steps: int = option(500, "steps between evaluations of the masked loss: 15% of held-out tokens, all hidden")
     save_steps: int = option(1000, "steps between checkpoints")
 
     def __post_init__(self) -> None:

@@ -144,7 +144,7 @@ def _arguments(config: PretrainConfig) -> TrainingArguments:
 
 
 def _draws(config: PretrainConfig, tokenizer: PreTrainedTokenizerBase, model: PreTrainedModel) -> tuple[Draw, Draw]:
-    """What is chosen in training, and in evaluation: single tokens at a rate of 0.15, all of them targets."""
+    """What is chosen in training, and in evaluation: single tokens at a rate of 0.15, none of them left to be seen."""
     special = torch.tensor(sorted(tokenizer.all_special_ids))
     if config.objective == "mae":
         return HiddenDraw(special, config.unit, config.target_share), HiddenDraw(special)
@@ -152,7 +152,10 @@ def _draws(config: PretrainConfig, tokenizer: PreTrainedTokenizerBase, model: Pr
     assert config.rate is not None
     similar = _similar(config, tokenizer, ids, model)
     trained = Corruption(mask_id, ids, config.rate, Shares(*config.shares), unit=config.unit, similar=similar)
-    return MaskedDraw(trained, special), MaskedDraw(Corruption(mask_id, ids, exact=True), special)
+    # every target is [MASK], none kept: the loss of a kept token is next to nothing, and MAE hides all of its own
+    return MaskedDraw(trained, special), MaskedDraw(
+        Corruption(mask_id, ids, shares=Shares(1, 0, 0), exact=True), special
+    )
 
 
 def _similar(
