@@ -14,8 +14,9 @@ from maskwright.core.layout import Layout
 class CrossDecoder(nn.Module):
     """Layers of cross-attention and feed-forward over the targets alone; positions turn queries and keys (rotary).
 
-    Rotary and not learned, since a decoder must know from its first step on which visible tokens are the neighbours of
-    a hidden one: with learned positions, text pretraining stays for thousands of steps at the frequencies of words.
+    Rotary and not learned, since a decoder must find the neighbours of a hidden token before it can learn from them. Of
+    two small encoders (4 x 128, Chinese text, a rate of 0.15) the one with learned positions was still at the
+    frequencies of words after 1500 steps, the one with rotary ones had left them after 500, as MLM had.
 
     Args:
         width: D, of the encoder's states.
