@@ -30,10 +30,10 @@ def masked_lm(model_type):
     return AutoModelForMaskedLM.from_config(zoo.config_of(model_type)).double()
 
 
-def batch():
+def batch(lengths=(11, 7, 5)):
     """Ragged rows, tokens hidden at random, specials visible."""
     generator = torch.Generator().manual_seed(3)
-    keep = torch.arange(L) < torch.tensor([11, 7, 5])[:, None]
+    keep = torch.arange(L) < torch.tensor(lengths)[:, None]
     ids = torch.randint(7, zoo.VOCAB, (B, L), generator=generator).masked_fill(~keep, zoo.PAD)
     hidden = (torch.rand(B, L, generator=generator) < 0.6) & keep
     hidden[:, 0] = False
@@ -46,10 +46,11 @@ def gradients(module, loss):
     return {name: p.grad.clone() for name, p in module.named_parameters() if p.grad is not None}
 
 
+@pytest.mark.parametrize("lengths", [(11, 7, 5), (11, 11, 11)], ids=["ragged", "full"])
 @pytest.mark.parametrize("decoder", ["layers", "cross_attention"])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_both_implementations_agree(family, decoder):
-    ids, keep, hidden = batch()
+def test_both_implementations_agree(family, decoder, lengths):
+    ids, keep, hidden = batch(lengths)
     torch.manual_seed(1)
     mae = MaskedAutoencoder(masked_lm(family), decoder, 2).double().train()
     packed_loss, n = mae(ids, hidden, keep)
@@ -112,11 +113,12 @@ def mask_arguments(layer_inputs, masks):
     return (args[0], other_args[1], *args[2:]), kwargs
 
 
+@pytest.mark.parametrize("lengths", [(11, 7, 5), (11, 11, 11)], ids=["ragged", "full"])
 @pytest.mark.parametrize("family", LATE_FAMILIES)
 @pytest.mark.parametrize("n_late", [1, 2])
-def test_mask_later_is_stock_with_columns_masked_and_then_mask_states_put_in(family, n_late):
+def test_mask_later_is_stock_with_columns_masked_and_then_mask_states_put_in(family, n_late, lengths):
     """The reference runs the stock model on all tokens; hooks give its first layers the mask of the visible ones."""
-    ids, keep, hidden = batch()
+    ids, keep, hidden = batch(lengths)
     torch.manual_seed(1)
     mae = MaskedAutoencoder(masked_lm(family), "mask_later", n_late).double().eval()
     loss, n = mae(ids, hidden, keep)

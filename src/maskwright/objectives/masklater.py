@@ -63,8 +63,9 @@ def late_states(
     where = Layout.from_mask(keep).pack(visible).nonzero().squeeze(1)
 
     def enter(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        (states,) = args[0]
-        return (states.index_copy(0, where, early.to(states.dtype))[None], *args[1:])
+        states = args[0]  # [1, T, D], or [B, L, D] where no slot is padded
+        entered = states.flatten(0, 1).index_copy(0, where, early.to(states.dtype))
+        return (entered.view_as(states), *args[1:])
 
     handle = layers[n_early].register_forward_pre_hook(enter)
     try:
@@ -89,7 +90,7 @@ def _states_before(layers: nn.ModuleList, n: int, model: nn.Module, **inputs: An
             )
 
     def stop(module: nn.Module, args: tuple[Any, ...]) -> None:
-        found.append(args[0][0])
+        found.append(args[0].flatten(0, 1))
         raise _ReachedError
 
     handles = [layers[n - 1].register_forward_hook(check), layers[n].register_forward_pre_hook(stop)]
