@@ -2,12 +2,14 @@
 
     .venv/bin/python benchmarks/pretraining.py pretrain WORK DATA [--cpu_minutes 50]
     .venv/bin/python benchmarks/pretraining.py finetune WORK DATA [--seeds 0 1 2] [--examples 3000]
-    .venv/bin/python benchmarks/pretraining.py report WORK
+    .venv/bin/python benchmarks/pretraining_page.py WORK
 
 A ModernBERT of 6 layers and width 384 with the google_zh vocabulary, from random weights, on 22 million characters of
 Chinese. Each pretraining gets the steps that fit in the same processor time of one thread; how many that are is
 measured first, one pretraining after the other (let nothing else run), so every schedule ends at zero and what
-disturbs the machine later costs nobody a step. Then all run side by side.
+disturbs the machine later costs nobody a step. Then each tries every learning rate for the first sixth of its steps,
+for what suits one objective breaks another, and goes the whole way with its best; two at a time, or as many as there
+are processors.
 Fine-tuned on TNEWS, AFQMC and docs_topic, with and without the embedding correction where [MASK] was an input. What is
 finished is not done again: kill it and start it anew as you like.
 """
@@ -22,9 +24,6 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from statistics import mean, stdev
-
-from harness import RESULTS, publish, table
 
 ARMS = {
     "MLM 15%": {"objective": "mlm", "rate": 0.15},
@@ -37,8 +36,10 @@ MODEL = {"num_hidden_layers": 6, "hidden_size": 384, "num_attention_heads": 6, "
 MODEL |= {"max_position_embeddings": 128, "global_attn_every_n_layers": 1, "classifier_pooling": "mean"}
 MODEL |= {"pad_token_id": 0, "cls_token_id": 101, "sep_token_id": 102, "bos_token_id": 101, "eos_token_id": 102}
 CORPORA = ("docs_open", "indomain", "niutrans_modern_half")
-PRETRAINING = {"max_tokens_per_batch": 1024, "learning_rate": 1e-3, "warmup_steps": 0.1, "max_length": 128}
-FINE_TUNING = {"learning_rate": 1e-4, "num_train_epochs": 3, "max_length": 128, "per_device_train_batch_size": 32}
+PRETRAINING = {"max_tokens_per_batch": 1024, "warmup_steps": 0.1, "max_length": 128}
+LEARNING_RATES = (3e-4, 5e-4, 1e-3)
+FINE_TUNING = {"learning_rate": 1e-3, "warmup_steps": 0.1, "num_train_epochs": 3, "max_length": 128}
+FINE_TUNING |= {"per_device_train_batch_size": 32}
 DROPOUT = {"embedding_dropout": 0.1, "mlp_dropout": 0.1, "attention_dropout": 0.1, "classifier_dropout": 0.1}
 RANDOM = "none (random weights)"
 TASKS = ("tnews", "afqmc", "docs_topic")
@@ -86,18 +87,41 @@ def calibrate(work, data, arm, minutes):
     (work / "pretrained" / f"{arm}.json").write_text(json.dumps({"steps": steps, "minutes": minutes}))
 
 
-def pretrain_arm(work, data, arm):
+def stop_at(step):
+    from transformers import TrainerCallback
+
+    class Stop(TrainerCallback):
+        def on_step_end(self, args, state, control, **_):
+            control.should_training_stop = state.global_step >= step
+
+    return Stop()
+
+
+def pretrain_arm(work, data, arm, rate, *, only_begin=False):
+    """With a learning rate; `only_begin`: a sixth of the schedule, to see whether the rate is any good."""
     import torch
 
     from maskwright.training.pretrain.run import run_pretrain
 
     torch.set_num_threads(1)
-    out = work / "pretrained" / arm
     plan = json.loads((work / "pretrained" / f"{arm}.json").read_text())
     steps = plan["steps"]
     options = {"max_steps": steps, "eval_steps": max(1, steps // 12), "save_steps": max(1, steps // 48)}
-    result = run_pretrain(config(work, data, arm, out, resume_from_checkpoint=True, **options))
-    (out / "spent.json").write_text(json.dumps({"minutes": plan["minutes"]} | result.to_dict()))
+    options |= {"learning_rate": rate, "resume_from_checkpoint": True}
+    out = work / "tuning" / f"{arm} at {rate:g}" if only_begin else work / "pretrained" / arm
+    callbacks = [stop_at(2 * options["eval_steps"])] if only_begin else []
+    result = run_pretrain(config(work, data, arm, out, **options), callbacks)
+    (out / "spent.json").write_text(json.dumps(plan | {"learning_rate": rate} | result.to_dict()))
+
+
+def tuned(work, arm):
+    """Held-out loss after the first sixth by learning rate."""
+    found = {}
+    for rate in LEARNING_RATES:
+        path = work / "tuning" / f"{arm} at {rate:g}" / "spent.json"
+        if path.exists():
+            found[rate] = json.loads(path.read_text())["eval_loss"]
+    return found
 
 
 def pretrain(work, data, minutes):
@@ -111,16 +135,26 @@ def pretrain(work, data, minutes):
         known = (work / "pretrained" / f"{arm}.json").exists()
         if not known and in_process("calibrate", work, data, arm, minutes).wait():
             raise SystemExit(f"{arm} failed; see above")
+    side_by_side(
+        "tune", work, data, [(arm, rate) for arm in ARMS for rate in LEARNING_RATES if rate not in tuned(work, arm)]
+    )
     waiting = [arm for arm in ARMS if not (work / "pretrained" / arm / "spent.json").exists()]
-    codes = [process.wait() for process in [in_process("arm", work, data, arm) for arm in waiting]]
-    if any(codes):
-        raise SystemExit("a pretraining failed; see above")
+    best = {arm: min(losses, key=losses.get) for arm, losses in ((arm, tuned(work, arm)) for arm in waiting)}
+    side_by_side("arm", work, data, [(arm, best[arm]) for arm in waiting])
 
 
 def in_process(stage, work, data, *words):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, __file__, stage, str(work), str(data), *map(str, words)]
     return subprocess.Popen(command, env=environment)
+
+
+def side_by_side(stage, work, data, jobs):
+    """A process each, as many at once as there are processors."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        codes = list(pool.map(lambda words: in_process(stage, work, data, *words).wait(), jobs))
+    if any(codes):
+        raise SystemExit(f"{sum(map(bool, codes))} of {len(codes)} runs of {stage} failed; see above")
 
 
 def variants(work):
@@ -180,100 +214,21 @@ def finetune(work, data, seeds, examples):
     (work / "cells").mkdir(exist_ok=True)
     wanted = [(name, task, seed) for seed in seeds for task in TASKS for name in variants(work)]
     missing = [key for key in wanted if not (work / "cells" / "{}-{}-{}.json".format(*key)).exists()]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        codes = list(pool.map(lambda key: in_process("cell", work, data, *key, examples).wait(), missing))
-    if any(codes):
-        raise SystemExit(f"{sum(map(bool, codes))} of {len(codes)} fine-tunings failed; see above")
-
-
-def report(work):
-    arms = {}
-    for arm in ARMS:
-        path = work / "pretrained" / arm / "spent.json"
-        if path.exists():
-            run = json.loads(path.read_text())
-            lines = [json.loads(line) for line in (path.parent / "metrics.jsonl").read_text().splitlines()]
-            per_step = run["minutes"] / run["n_steps"]
-            losses = {line["step"]: line["eval_loss"] for line in lines if "eval_loss" in line}
-            curve = [{"minutes": step * per_step, "loss": loss} for step, loss in sorted(losses.items())]
-            arms[arm] = run | {"arm": arm, "curve": curve}
-    cells = [json.loads(path.read_text()) for path in sorted((work / "cells").glob("*.json"))]
-    draw(arms, RESULTS / "pretraining.png")
-    rows = [
-        [arm, f"{run['minutes']:.1f}", run["n_steps"], f"{run['n_tokens'] / 1e6:.2f}", f"{run['eval_loss']:.3f}"]
-        for arm, run in arms.items()
-    ]
-    parts = [
-        f"ModernBERT {MODEL['num_hidden_layers']} x {MODEL['hidden_size']}, {json.dumps(PRETRAINING)}, one thread "
-        "each, no dropout. Minutes of processor time as planned from the cost of a step on a quiet machine; the loss "
-        "is that of 15% of held-out tokens, the same every time, none of them seen: [MASK] for MLM, removed for MAE.",
-        table(["pretraining", "minutes", "steps", "million tokens", "masked loss"], rows),
-        "![masked loss against processor time](pretraining.png)",
-    ]
-    if cells:
-        parts += [fine_tuned(cells)]
-    publish("pretraining", "Pretraining at equal cost", "\n\n".join(parts), [*arms.values(), *cells])
-
-
-def fine_tuned(cells):
-    from scipy.stats import ttest_rel
-
-    by_key = {(c["variant"], c["task"], c["seed"]): 100 * c["accuracy"] for c in cells}
-    names = dict.fromkeys(c["variant"] for c in cells)
-    order = [RANDOM, *(n for arm in ARMS for n in (arm, f"{arm}, corrected"))]
-    seeds = sorted({c["seed"] for c in cells})
-    rows = []
-    for name in sorted(names, key=order.index):
-        row = [name]
-        for task in TASKS:
-            found = [by_key[name, task, seed] for seed in seeds if (name, task, seed) in by_key]
-            row.append(f"{mean(found):.2f} ± {stdev(found):.2f}" if len(found) > 1 else "-")
-        rows.append(row)
-    lines = [
-        f"Fine-tuned on {cells[0]['examples']} examples a task, {json.dumps(FINE_TUNING)}; accuracy in % on held-out "
-        f"examples, mean ± standard deviation over seeds {seeds}.",
-        table(["pretraining", *TASKS], rows),
-    ]
-    for arm in ARMS:
-        keys = [(task, seed) for task in TASKS for seed in seeds if (f"{arm}, corrected", task, seed) in by_key]
-        if keys:
-            pairs = [(by_key[f"{arm}, corrected", *key], by_key[arm, *key]) for key in keys]
-            gain = mean(a - b for a, b in pairs)
-            p = ttest_rel(*zip(*pairs, strict=True)).pvalue
-            lines.append(
-                f"The correction after {arm}: {gain:+.2f} points over {len(keys)} pairs of task and seed "
-                f"(paired t-test, p = {p:.2f})."
-            )
-    return "\n\n".join(lines)
-
-
-def draw(arms, path):
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(figsize=(7, 4.2), layout="constrained")
-    for arm, run in arms.items():
-        style = "-" if arm.startswith("MLM") else "--"
-        axes.plot([p["minutes"] for p in run["curve"]], [p["loss"] for p in run["curve"]], style, marker=".", label=arm)
-    axes.set(xlabel="processor minutes (one thread)", ylabel="masked loss at 15%, nats a token")
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False)
-    figure.savefig(path, dpi=120)
+    side_by_side("cell", work, data, [(*key, examples) for key in missing])
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     stages = parser.add_subparsers(dest="stage", required=True)
-    for stage in ("pretrain", "calibrate", "arm", "finetune", "cell", "report"):
+    for stage in ("pretrain", "calibrate", "tune", "arm", "finetune", "cell"):
         options = stages.add_parser(stage)
         options.add_argument("work", type=Path)
-        if stage != "report":
-            options.add_argument("data", type=Path)
-        if stage in ("arm", "calibrate"):
+        options.add_argument("data", type=Path)
+        if stage in ("arm", "tune", "calibrate"):
             options.add_argument("arm")
-        if stage == "calibrate":
+        if stage in ("arm", "tune"):
+            options.add_argument("learning_rate", type=float)
+        elif stage == "calibrate":
             options.add_argument("cpu_minutes", type=float)
         elif stage == "pretrain":
             options.add_argument("--cpu_minutes", type=float, default=50)
@@ -286,18 +241,16 @@ def main():
             options.add_argument("--examples", type=int, default=3000)
     o = parser.parse_args()
     work = o.work.resolve()
-    if o.stage == "arm":
-        pretrain_arm(work, o.data, o.arm)
+    if o.stage in ("arm", "tune"):
+        pretrain_arm(work, o.data, o.arm, o.learning_rate, only_begin=o.stage == "tune")
     elif o.stage == "calibrate":
         calibrate(work, o.data, o.arm, o.cpu_minutes)
     elif o.stage == "pretrain":
         pretrain(work, o.data, o.cpu_minutes)
     elif o.stage == "cell":
         cell(work, o.data, o.name, o.task, int(o.seed), o.examples)
-    elif o.stage == "finetune":
-        finetune(work, o.data, o.seeds, o.examples)
     else:
-        report(work)
+        finetune(work, o.data, o.seeds, o.examples)
 
 
 if __name__ == "__main__":

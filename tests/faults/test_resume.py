@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from transformers import TrainerCallback
 
 import tiny_run
 from maskwright.errors import InputError
@@ -55,11 +57,16 @@ def go_on(out: Path, root: Path) -> FinetuneResult:
 
 def test_a_killed_run_goes_on_to_the_same_weights(root: Path, whole: FinetuneResult) -> None:
     out = root / "killed"
-    kill_in_second_epoch(out, root, whole)
+    last = kill_in_second_epoch(out, root, whole)
+    kept = json.loads((last / "trainer_state.json").read_text("utf-8"))["stateful_callbacks"]["Throughput"][
+        "attributes"
+    ]
     again = go_on(out, root)
     assert again.n_steps == whole.n_steps
+    assert again.train_s > kept["train_s"] > kept["steps_s"] > 0
     assert weights(out) == weights(whole.output_dir)
     assert again.metrics == whole.metrics
+    assert (again.n_tokens, again.padding_avoided) == (whole.n_tokens, whole.padding_avoided)
     lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text("utf-8").splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == list(range(1, whole.n_steps + 1))
 
@@ -74,6 +81,21 @@ def test_a_checkpoint_cut_off_by_the_kill_is_left_aside(
         go_on(out, root)
     assert "incomplete" in caplog.text
     assert weights(out) == weights(whole.output_dir)
+
+
+def test_evaluations_without_progress_count_across_an_interruption(root: Path) -> None:
+    class Interrupted(TrainerCallback):
+        def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            if state.epoch == 2:
+                raise KeyboardInterrupt
+
+    options = {"learning_rate": 0.0, "eval_strategy": "epoch", "save_strategy": "epoch", "num_train_epochs": 7}
+    options |= {"load_best_model_at_end": True, "early_stopping_patience": 2, "output_dir": str(root / "patience")}
+    with pytest.raises(KeyboardInterrupt):
+        run_finetune(tiny_run.config(root, **options), tiny_run.data(), callbacks=[Interrupted()])
+    again = run_finetune(tiny_run.config(root, **options, resume_from_checkpoint=True), tiny_run.data())
+    state = json.loads((root / "patience" / f"checkpoint-{again.n_steps}" / "trainer_state.json").read_text("utf-8"))
+    assert state["epoch"] == 3  # the first evaluation is the best, and one after it was seen before the interruption
 
 
 def test_another_seed_ends_in_other_weights(root: Path, whole: FinetuneResult) -> None:

@@ -79,5 +79,6 @@ if __name__ == "__main__":
     trained = step(Path(out).parent, kind, **options)
     if trained.is_world_process_zero():
         named = dict(trained.model.named_parameters())
-        save_file({name: value.detach().contiguous().clone() for name, value in named.items()}, out)
+        tensors = {name: value.detach().contiguous().clone() for name, value in named.items()}
+        save_file(tensors | {"n_tokens": torch.tensor(trained.throughput.n_tokens)}, out)
     torch.distributed.destroy_process_group()

@@ -39,7 +39,9 @@ def test_one_big_batch_and_accumulated_small_ones_agree(kind, tmp_path):
 def test_two_ranks_make_the_step_of_one(kind, tmp_path):
     out = tmp_path / "weights.safetensors"
     one_step.run_on_two_ranks(one.__file__, str(out), kind, "max_tokens=40", "accumulate=99")
-    assert_same(load_file(out), weights(one.step(tmp_path, kind)))
+    found, whole = load_file(out), one.step(tmp_path, kind)
+    assert_same(found, weights(whole))
+    assert int(found["n_tokens"]) == whole.throughput.n_tokens == sum(map(len, whole.train_dataset["input_ids"]))
 
 
 @every_kind

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import EarlyStoppingCallback, EvalPrediction, TrainerCallback, TrainingArguments, set_seed
+from transformers import EvalPrediction, TrainerCallback, TrainingArguments, set_seed
 
 from maskwright.data.encode import EncodedSplit
 from maskwright.data.tasks.base import Example, TaskData
@@ -24,6 +23,7 @@ from maskwright.training.kinds.base import Limits, Predicted
 from maskwright.training.kinds.table import KINDS
 from maskwright.training.models import load_tokenizer, new_task_model, resolve_max_length
 from maskwright.training.regularisers import regularisers
+from maskwright.training.resumed import EarlyStopping
 from maskwright.training.texts import DEV, TEST, TRAIN, labelled, training_data
 from maskwright.training.trainer import PackedTrainer
 
@@ -33,8 +33,8 @@ class FinetuneResult:
     """What a run came to.
 
     Units: `tokens_per_s` counts real tokens over training steps alone; `padding_avoided` is the share of the padded
-    batches' slots that were not computed (0 for a stock model); `train_s` includes evaluation and saving. Throughput
-    covers this process's run: of a resumed job, the part after going on.
+    batches' slots that were not computed (0 for a stock model); `train_s` includes evaluation and saving. All are of
+    the whole run and all ranks, resumed or not; work lost with an interruption is left out.
     """
 
     output_dir: str
@@ -107,9 +107,7 @@ def run_finetune(
     is_main = trainer.is_world_process_zero()
     if is_main:
         runs.write_config(folder, config)
-    began = time.perf_counter()
     output = trainer.train(resume_from_checkpoint=checkpoint)
-    train_s = time.perf_counter() - began
     metrics: dict[str, float] = {}
     calibration: dict[str, dict[str, Any]] = {}
     for split in (split for split in (DEV, TEST) if split in encoded):
@@ -127,7 +125,7 @@ def run_finetune(
         n_tokens=seen.n_tokens,
         tokens_per_s=seen.tokens_per_s,
         padding_avoided=seen.padding_share if config.packed else 0.0,
-        train_s=train_s,
+        train_s=seen.train_s,
         n_examples={split: len(examples) for split, examples in splits.items()},
         n_truncated={split: part.n_truncated for split, part in encoded.items()},
         max_length=max_length,
@@ -185,7 +183,7 @@ def _early_stopping(config: FinetuneConfig, args: TrainingArguments) -> list[Tra
         return []
     if not args.load_best_model_at_end:
         raise InputError("early stopping needs labelled held-out examples and checkpoints", "early_stopping_patience")
-    return [EarlyStoppingCallback(config.early_stopping_patience)]
+    return [EarlyStopping(config.early_stopping_patience)]
 
 
 def _final_metrics(trainer: PackedTrainer, split: str, dataset: Any) -> dict[str, float]:

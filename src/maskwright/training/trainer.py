@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import Trainer, TrainingArguments
 
 from maskwright.data.budget import TokenBudgetBatches
 from maskwright.encoders.droptoken import check_rate
@@ -22,26 +20,7 @@ from maskwright.objectives.rdrop import twice
 from maskwright.training.loss import StepLoss
 from maskwright.training.optimizer import decayed_groups
 from maskwright.training.runs import whole_or_nothing
-
-
-@dataclass(slots=True)
-class Throughput:
-    """What training steps took: real tokens, the slots that padded batches would hold, and seconds in steps alone."""
-
-    n_tokens: int = 0
-    n_slots: int = 0
-    n_steps: int = 0
-    steps_s: float = 0.0
-
-    @property
-    def tokens_per_s(self) -> float:
-        """Real (unpadded) tokens a second, evaluation and saving left out."""
-        return self.n_tokens / self.steps_s if self.steps_s else 0.0
-
-    @property
-    def padding_share(self) -> float:
-        """Share in [0, 1) of the padded batches' slots that held no token."""
-        return 1 - self.n_tokens / self.n_slots if self.n_slots else 0.0
+from maskwright.training.throughput import Throughput
 
 
 class PackedTrainer(Trainer):
@@ -80,15 +59,15 @@ class PackedTrainer(Trainer):
     ) -> None:
         self.step_loss = loss(args.label_smoothing_factor, rdrop_alpha=rdrop_alpha, class_weights=class_weights)
         trainer_options.setdefault("compute_loss_func", self.step_loss)
+        self.throughput = Throughput()
+        trainer_options["callbacks"] = [self.throughput, *(trainer_options.get("callbacks") or ())]
         super().__init__(model=model, args=args, **trainer_options)
         # The loss is ours: a model that is handed num_items_in_batch would only pass it down to its attention.
         self.model_accepts_loss_kwargs = False
         self.max_tokens_per_batch = max_tokens_per_batch
         self.layer_decay = layer_decay
         self._drop_rates = _drop_rates(model, final_drop_rate)
-        self.throughput = Throughput()
         self._micro_step = (-1, 0)
-        self.add_callback(_StepClock(self.throughput))
 
     def get_train_dataloader(self) -> DataLoader:
         """The training batches; by token budget, already this rank's own share, so accelerate must not cut it again."""
@@ -137,6 +116,7 @@ class PackedTrainer(Trainer):
     ) -> tuple[list[Any], Tensor | int | None]:
         """A step's batches and what its loss is divided by: with class weights, their sum over all labels and ranks."""
         batches, count = super().get_batch_samples(epoch_iterator, num_batches, device)
+        self._count_tokens(batches, device)
         if self.step_loss.class_weights is None or not batches:
             return batches, count
         weight = sum(self.step_loss.count(batch["labels"]).to(device) for batch in batches)
@@ -170,10 +150,15 @@ class PackedTrainer(Trainer):
                 "them there), or train without DropToken",
                 "drop_rate",
             )
-        if (keep := inputs.get("attention_mask")) is not None:
-            self.throughput.n_tokens += int(keep.sum())
-            self.throughput.n_slots += keep.numel()
         return super().training_step(model, inputs, num_items_in_batch)
+
+    def _count_tokens(self, batches: list[Any], device: torch.device) -> None:
+        """Of all ranks: the first one's counts are what checkpoints keep."""
+        masks = [batch["attention_mask"] for batch in batches if "attention_mask" in batch]
+        counts = torch.tensor([sum(int(keep.sum()) for keep in masks), sum(keep.numel() for keep in masks)])
+        n_tokens, n_slots = self.accelerator.reduce(counts.to(device), "sum").tolist()
+        self.throughput.n_tokens += n_tokens
+        self.throughput.n_slots += n_slots
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         with whole_or_nothing(Path(self.args.output_dir) / f"checkpoint-{self.state.global_step}"):
@@ -223,18 +208,3 @@ class _EpochLoader(DataLoader):
 
     def set_epoch(self, epoch: int) -> None:
         self._batches.set_epoch(epoch)
-
-
-class _StepClock(TrainerCallback):
-    """Counts optimizer steps and the seconds within them."""
-
-    def __init__(self, throughput: Throughput) -> None:
-        self.throughput = throughput
-        self._began = 0.0
-
-    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self._began = time.perf_counter()
-
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        self.throughput.steps_s += time.perf_counter() - self._began
-        self.throughput.n_steps += 1

@@ -9,11 +9,11 @@ import torch
 from transformers import PreTrainedModel, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from maskwright.training.pretrain.config import PretrainConfig
-from maskwright.training.trainer import Throughput
+from maskwright.training.throughput import Throughput
 
 
 class GemmShare(TrainerCallback):
-    """Adds to every log line: real tokens a second since the last one, and their share of the machine's GEMM rate.
+    """Adds to every log line: real tokens a second since the last one, and their share of the GEMM rate of the devices.
 
     The work counted is 6 operations a weight of the encoder and token it computes (forward and backward); attention
     scores, the vocabulary head and MAE's decoder are left out, so the true share is higher.
@@ -29,6 +29,7 @@ class GemmShare(TrainerCallback):
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Measure the rate of a large product in the run's own precision."""
+        self._last = (self.throughput.n_tokens, self.throughput.steps_s)
         self._measure(args, seconds=0.5)
 
     def _measure(self, args: TrainingArguments, seconds: float) -> None:
@@ -52,7 +53,8 @@ class GemmShare(TrainerCallback):
         # one product more each time: on a machine that was busy at the start the first rate was far too low
         self._measure(args, seconds=0.0)
         logs["tokens_per_s"] = round(tokens / seconds, 1)
-        logs["gemm_share"] = float(f"{6 * self.weights * self.computed_share * tokens / seconds / self.rate_per_s:.3g}")
+        work = 6 * self.weights * self.computed_share * tokens / args.world_size
+        logs["gemm_share"] = float(f"{work / seconds / self.rate_per_s:.3g}")
 
 
 class TimeLimit(TrainerCallback):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,7 +40,8 @@ _FREE |= {"save_steps", "save_total_limit", "n_processes", "cache_dir", "max_min
 class PretrainResult:
     """What a run came to.
 
-    `eval_loss` is the masked loss of held-out rows at a rate of 0.15, in nats a token; `n_tokens` are real tokens.
+    `eval_loss` is the masked loss of held-out rows at a rate of 0.15, in nats a token. `n_tokens` are real
+    tokens of all ranks; they and `train_s`, which includes evaluation and saving, are of the whole run, resumed or not.
     `n_documents` and `n_bad_lines` are None where text was streamed.
     """
 
@@ -111,9 +111,7 @@ def run_pretrain(config: PretrainConfig, callbacks: Sequence[TrainerCallback] = 
     is_main = trainer.is_world_process_zero()
     if is_main:
         runs.write_config(folder, config)
-    began = time.perf_counter()
     output = trainer.train(resume_from_checkpoint=checkpoint)
-    train_s = time.perf_counter() - began
     eval_loss = None if rows.held_out is None else trainer.evaluate()["eval_loss"]
     with runs.named_failures(folder):
         trainer.save_model(config.output_dir)
@@ -124,7 +122,7 @@ def run_pretrain(config: PretrainConfig, callbacks: Sequence[TrainerCallback] = 
         n_steps=output.global_step,
         n_tokens=trainer.throughput.n_tokens,
         tokens_per_s=trainer.throughput.tokens_per_s,
-        train_s=train_s,
+        train_s=trainer.throughput.train_s,
         n_documents=None if rows.report is None else rows.report.n_documents,
         n_rows=rows.n_rows,
         n_bad_lines=None if rows.report is None else rows.report.n_bad,

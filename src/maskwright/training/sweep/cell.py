@@ -16,7 +16,6 @@ from maskwright.errors import InputError, MaskwrightError
 from maskwright.training.config import FinetuneConfig
 from maskwright.training.finetune import run_finetune
 from maskwright.training.runs import last_whole_checkpoint
-from maskwright.training.sweep.clock import Clock
 from maskwright.training.sweep.config import Evaluation, check_known
 from maskwright.training.sweep.evaluate import evaluate_again
 from maskwright.training.sweep.plan import record_file
@@ -79,7 +78,6 @@ def run_cell(job: dict[str, Any], folder: Path, records: Path) -> bool:
 
 def _train(job: dict[str, Any], folder: Path) -> Record:
     config = FinetuneConfig(**job["config"])
-    clock = Clock(folder / "clock.jsonl")
     if has_weights(folder):
         result = json.loads((folder / "results.json").read_text(encoding="utf-8"))
     else:
@@ -87,11 +85,11 @@ def _train(job: dict[str, Any], folder: Path) -> Record:
         _check_split(data, job["split"], job["metric"])
         resume = last_whole_checkpoint(folder) is not None
         config = replace(config, output_dir=str(folder), resume_from_checkpoint=resume, overwrite_output_dir=not resume)
-        result = run_finetune(config, data, callbacks=[clock]).to_dict()
+        result = run_finetune(config, data).to_dict()
     return {
         "metrics": result["metrics"],
-        "train_s": clock.before_s + result["train_s"],
-        "tokens_per_s": result["tokens_per_s"] or None,  # none where only the last step was left to go on with
+        "train_s": result["train_s"],
+        "tokens_per_s": result["tokens_per_s"] or None,
         "config": job["config"],
     }
 
