@@ -8,8 +8,8 @@ A ModernBERT of 6 layers and width 384 with the google_zh vocabulary, from rando
 Chinese. Each pretraining gets the steps that fit in the same processor time of one thread; how many that are is
 measured first, one pretraining after the other (let nothing else run), so every schedule ends at zero and what
 disturbs the machine later costs nobody a step. Then each tries every learning rate for the first sixth of its steps,
-for what suits one objective breaks another, and goes the whole way with its best; two at a time, or as many as there
-are processors.
+for what suits one objective breaks another, and goes the whole way with its best; as many at a time as there are
+processors.
 Fine-tuned on TNEWS, AFQMC and docs_topic, with and without the embedding correction where [MASK] was an input. What is
 finished is not done again: kill it and start it anew as you like.
 """
@@ -135,12 +135,11 @@ def pretrain(work, data, minutes):
         known = (work / "pretrained" / f"{arm}.json").exists()
         if not known and in_process("calibrate", work, data, arm, minutes).wait():
             raise SystemExit(f"{arm} failed; see above")
-    side_by_side(
-        "tune", work, data, [(arm, rate) for arm in ARMS for rate in LEARNING_RATES if rate not in tuned(work, arm)]
-    )
+    untried = [(arm, rate) for arm in ARMS for rate in LEARNING_RATES if rate not in tuned(work, arm)]
+    side_by_side("tune", work, data, untried)
     waiting = [arm for arm in ARMS if not (work / "pretrained" / arm / "spent.json").exists()]
-    best = {arm: min(losses, key=losses.get) for arm, losses in ((arm, tuned(work, arm)) for arm in waiting)}
-    side_by_side("arm", work, data, [(arm, best[arm]) for arm in waiting])
+    tried = {arm: tuned(work, arm) for arm in waiting}
+    side_by_side("arm", work, data, [(arm, min(losses, key=losses.get)) for arm, losses in tried.items()])
 
 
 def in_process(stage, work, data, *words):

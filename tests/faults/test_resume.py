@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,8 @@ def go_on(out: Path, root: Path) -> FinetuneResult:
 def test_a_killed_run_goes_on_to_the_same_weights(root: Path, whole: FinetuneResult) -> None:
     out = root / "killed"
     last = kill_in_second_epoch(out, root, whole)
-    kept = json.loads((last / "trainer_state.json").read_text("utf-8"))["stateful_callbacks"]["Throughput"][
-        "attributes"
-    ]
+    state = json.loads((last / "trainer_state.json").read_text("utf-8"))
+    kept = state["stateful_callbacks"]["Throughput"]["attributes"]
     again = go_on(out, root)
     assert again.n_steps == whole.n_steps
     assert again.train_s > kept["train_s"] > kept["steps_s"] > 0
@@ -81,6 +81,19 @@ def test_a_checkpoint_cut_off_by_the_kill_is_left_aside(
         go_on(out, root)
     assert "incomplete" in caplog.text
     assert weights(out) == weights(whole.output_dir)
+
+
+def test_a_checkpoint_without_counts_begins_them_at_nought(root: Path, whole: FinetuneResult) -> None:
+    """As transformers' own Trainer leaves it."""
+    out = root / "uncounted"
+    path = kill_in_second_epoch(out, root, whole) / "trainer_state.json"
+    state = json.loads(path.read_text("utf-8"))
+    del state["stateful_callbacks"]["Throughput"]
+    path.write_text(json.dumps(state), encoding="utf-8")
+    began = time.perf_counter()
+    again = go_on(out, root)
+    assert 0 < again.train_s < time.perf_counter() - began
+    assert 0 < again.n_tokens < whole.n_tokens
 
 
 def test_evaluations_without_progress_count_across_an_interruption(root: Path) -> None:

@@ -44,8 +44,8 @@ class Throughput(TrainerCallback, ExportableState):
 
     def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Take up the counts of the checkpoint that training goes on from."""
-        take_up(self, state)
         self._train_began = time.perf_counter()
+        take_up(self, state)
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         """Of an optimizer step, not of a micro-step."""

@@ -86,12 +86,7 @@ def _train(job: dict[str, Any], folder: Path) -> Record:
         resume = last_whole_checkpoint(folder) is not None
         config = replace(config, output_dir=str(folder), resume_from_checkpoint=resume, overwrite_output_dir=not resume)
         result = run_finetune(config, data).to_dict()
-    return {
-        "metrics": result["metrics"],
-        "train_s": result["train_s"],
-        "tokens_per_s": result["tokens_per_s"] or None,
-        "config": job["config"],
-    }
+    return {name: result[name] for name in ("metrics", "train_s", "tokens_per_s")} | {"config": job["config"]}
 
 
 def _check_split(data: TaskData, split: str, metric: str | None) -> None:
