@@ -51,10 +51,11 @@ def pretraining(folder: Path, objective: str = "mae") -> Path:
         lines.append({"step": 20 * i, "loss": 9.0 - i, "tokens_per_s": speed, "gemm_share": 0.1 * i})
         lines.append({"step": 20 * i, "eval_loss": 8.5 - i, "eval_perplexity": 100.0})
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    config = f"objective: {objective}\nrate: 0.75\nresume_from_checkpoint: false\n"
+    config = f"objective: {objective}\nrate: 0.75\nresume_from_checkpoint: true\n"
     (folder / "config.yaml").write_text(config, encoding="utf-8")
-    results = {"objective": objective, "eval_loss": 5.5, "n_steps": 60, "n_tokens": 6000, "tokens_per_s": 85.7}
-    _write(folder / "results.json", {**results, "train_s": 70.0, "n_rows": {"train": 97, "validation": 3}})
+    results = {"objective": objective, "eval_loss": 5.5, "frequency_loss": 6.75, "n_steps": 60, "n_tokens": 6000}
+    results |= {"tokens_per_s": 85.7, "train_s": 70.0}
+    _write(folder / "results.json", {**results, "n_rows": {"train": 97, "validation": 3}})
     return folder
 
 

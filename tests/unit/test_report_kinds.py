@@ -105,13 +105,19 @@ def test_pretraining_time_adds_up_tokens_over_speed(tmp_path: Path) -> None:
     assert [point.x * 1e6 for point in one.points] == pytest.approx([2000, 4000, 6000])
 
 
-def test_a_resumed_run_is_not_placed_in_time(tmp_path: Path) -> None:
+def test_a_run_that_does_not_know_its_tokens_is_not_placed_in_time(tmp_path: Path) -> None:
     folder = made_records.pretraining(tmp_path / "a")
-    config = (folder / "config.yaml").read_text(encoding="utf-8")
-    (folder / "config.yaml").write_text(config.replace("false", "true"), encoding="utf-8")
+    (folder / "results.json").unlink()
     titles = [block.title for part in section(folder).parts for block in part.blocks if isinstance(block, Chart)]
     assert "Held-out masked loss" in titles
     assert not [title for title in titles if "against" in title]
+
+
+def test_a_pretraining_stands_beside_guessing_by_frequency(tmp_path: Path) -> None:
+    found = section(made_records.pretraining(tmp_path / "a"))
+    assert "held-out masked loss 5.5 nats a token (guessing by frequency: 6.75)" in " ".join(found.summary)
+    results = table(found, "Runs")
+    assert results.rows[0][results.columns.index("guessing by frequency")] == 6.75
 
 
 def test_a_sweep_is_drawn_against_its_drop_rates_and_said_in_words(tmp_path: Path) -> None:

@@ -24,6 +24,8 @@ def run(options: Namespace) -> int:
     rows = {"objective": f"{config.objective}, rate {config.rate}"}
     if result.eval_loss is not None:
         rows["held-out masked loss"] = f"{result.eval_loss:.4f} (at a rate of 0.15)"
+    if result.frequency_loss is not None:
+        rows["guessing by frequency"] = f"{result.frequency_loss:.4f}"
     rows |= {
         "steps": f"{result.n_steps:,}",
         "real tokens/s": f"{result.tokens_per_s:,.0f}",

@@ -81,11 +81,9 @@ def along(logged: Sequence[dict[str, Any]], tokens_a_step: float | None) -> list
 
 
 def _tokens_a_step(run: Run) -> float | None:
-    """None where it cannot be told: a run that went on counts only the tokens since."""
+    """None where it cannot be told."""
     n_tokens, n_steps = number(run.results.get("n_tokens")), number(run.results.get("n_steps"))
-    if not n_tokens or not n_steps or run.config.get("resume_from_checkpoint"):
-        return None
-    return n_tokens / n_steps
+    return n_tokens / n_steps if n_tokens and n_steps else None
 
 
 def _in_units(record: dict[str, Any]) -> dict[str, Any]:
@@ -101,7 +99,10 @@ def _words(runs: Sequence[Run]) -> list[str]:
         if loss is not None:
             at = f" after {run.last_step:,} steps" if run.last_step else ""
             fast = f", at {speed:,.0f} real tokens a second" if speed else ""
-            words.append(f"{run.name} ({_objective(run)}): held-out masked loss {show(loss)} nats a token{at}{fast}.")
+            guess = number(run.results.get("frequency_loss"))
+            beside = "" if guess is None else f" (guessing by frequency: {show(guess)})"
+            told = f"held-out masked loss {show(loss)} nats a token{beside}{at}{fast}."
+            words.append(f"{run.name} ({_objective(run)}): {told}")
     if len(runs) > 1:
         words.append("Losses compare only between runs with the same vocabulary and held-out text.")
     return words
@@ -126,6 +127,7 @@ def _results(runs: Sequence[Run]) -> Any:
         "state": lambda run: run.state,
         "objective": _objective,
         "held-out loss": _held_out,
+        "guessing by frequency": lambda run: number(run.results.get("frequency_loss")),
         "real tokens/s": lambda run: number(run.results.get("tokens_per_s")),
         "training (s)": lambda run: number(run.results.get("train_s")),
         "steps": lambda run: run.results.get("n_steps"),

@@ -17,6 +17,7 @@ def write_card(folder: Path, config: PretrainConfig, result: dict[str, Any]) -> 
     else:
         how = f"masked autoencoding, {rates} of the tokens hidden, {config.decoder} decoder of {config.decoder_layers}"
     loss = "none held out" if result["eval_loss"] is None else f"{result['eval_loss']:.4f}"
+    by_frequency = "-" if result["frequency_loss"] is None else f"{result['frequency_loss']:.4f}"
     documents = "streamed" if result["n_documents"] is None else result["n_documents"]
     card = f"""---
 library_name: transformers
@@ -33,6 +34,7 @@ Pretrained with maskwright from {source}: {how}.
 | steps | {result["n_steps"]} |
 | real tokens | {result["n_tokens"]} |
 | masked loss at a rate of 0.15, held out | {loss} |
+| the same of guessing by frequency | {by_frequency} |
 
 ## Use
 

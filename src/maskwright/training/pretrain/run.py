@@ -24,6 +24,7 @@ from maskwright.training.models import load_tokenizer, new_masked_lm, resolve_ma
 from maskwright.training.pretrain.card import write_card
 from maskwright.training.pretrain.config import PretrainConfig
 from maskwright.training.pretrain.draws import Draw, HiddenDraw, MaskedDraw
+from maskwright.training.pretrain.frequency import is_hardly_better
 from maskwright.training.pretrain.objective import Autoencoder, MaskedLanguageModel
 from maskwright.training.pretrain.progress import GemmShare, TimeLimit, computed_share
 from maskwright.training.pretrain.rows import read_rows, source_of
@@ -40,14 +41,16 @@ _FREE |= {"save_steps", "save_total_limit", "n_processes", "cache_dir", "max_min
 class PretrainResult:
     """What a run came to.
 
-    `eval_loss` is the masked loss of held-out rows at a rate of 0.15, in nats a token. `n_tokens` are real
-    tokens of all ranks; they and `train_s`, which includes evaluation and saving, are of the whole run, resumed or not.
-    `n_documents` and `n_bad_lines` are None where text was streamed.
+    `eval_loss` is the masked loss of held-out rows at a rate of 0.15, in nats a token; `frequency_loss` what the best
+    guess that ignores the context scores on the same rows. `n_tokens` are real tokens of all ranks; they and
+    `train_s`, which includes evaluation and saving, are of the whole run, resumed or not. `n_documents` and
+    `n_bad_lines` are None where text was streamed.
     """
 
     output_dir: str
     objective: str
     eval_loss: float | None
+    frequency_loss: float | None
     n_steps: int
     n_tokens: int
     tokens_per_s: float
@@ -112,13 +115,15 @@ def run_pretrain(config: PretrainConfig, callbacks: Sequence[TrainerCallback] = 
     if is_main:
         runs.write_config(folder, config)
     output = trainer.train(resume_from_checkpoint=checkpoint)
-    eval_loss = None if rows.held_out is None else trainer.evaluate()["eval_loss"]
+    scores = {} if rows.held_out is None else trainer.evaluate()
+    _warn_of_little(scores)
     with runs.named_failures(folder):
         trainer.save_model(config.output_dir)
     result = PretrainResult(
         output_dir=config.output_dir,
         objective=config.objective,
-        eval_loss=eval_loss,
+        eval_loss=scores.get("eval_loss"),
+        frequency_loss=scores.get("eval_frequency_loss"),
         n_steps=output.global_step,
         n_tokens=trainer.throughput.n_tokens,
         tokens_per_s=trainer.throughput.tokens_per_s,
@@ -165,6 +170,17 @@ def _similar(
     if config.thesaurus is not None:
         return thesaurus(tokenizer, read_thesaurus(Path(config.thesaurus)))
     return None
+
+
+def _warn_of_little(scores: dict[str, float]) -> None:
+    loss, by_frequency = scores.get("eval_loss"), scores.get("eval_frequency_loss")
+    if loss is not None and by_frequency is not None and is_hardly_better(loss, by_frequency):
+        log.warning(
+            "held-out masked loss %.2f, where guessing tokens by frequency scores %.2f: next to nothing is learned "
+            "from context yet. Train longer, or lower learning_rate (MAE needs a lower one than MLM)",
+            loss,
+            by_frequency,
+        )
 
 
 def _refuse_changes(folder: Path, config: PretrainConfig) -> None:

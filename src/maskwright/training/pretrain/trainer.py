@@ -22,6 +22,7 @@ from maskwright.encoders.droptoken import IGNORED
 from maskwright.objectives.corruption import stream
 from maskwright.training.pretrain.config import PretrainConfig
 from maskwright.training.pretrain.draws import EVAL_RATE, Batch, Draw
+from maskwright.training.pretrain.frequency import frequency_loss
 from maskwright.training.trainer import PackedTrainer, step_share
 
 log = logging.getLogger(__name__)
@@ -99,7 +100,10 @@ class PretrainTrainer(PackedTrainer):
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """The masked loss of held-out rows at a rate of 0.15, the same tokens every time, and its perplexity."""
+        """The masked loss of held-out rows at a rate of 0.15, the same tokens every time, and its perplexity.
+
+        Beside it the loss of guessing by frequency, which stays the same: what the model has to beat.
+        """
         dataset = self.eval_dataset if eval_dataset is None else eval_dataset
         model = self.model_wrapped if self.is_fsdp_enabled else self.model
         was_training, began = model.training, time.perf_counter()
@@ -126,11 +130,16 @@ class PretrainTrainer(PackedTrainer):
         metrics = {
             f"{metric_key_prefix}_loss": loss,
             f"{metric_key_prefix}_perplexity": math.exp(min(loss, 50)),
+            **self._by_frequency(metric_key_prefix, dataset),
             f"{metric_key_prefix}_runtime": time.perf_counter() - began,
         }
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
+
+    def _by_frequency(self, prefix: str, dataset: Any) -> dict[str, float]:
+        loss = frequency_loss(dataset["input_ids"], self.processing_class.all_special_ids)
+        return {} if loss is None else {f"{prefix}_frequency_loss": loss}
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
         """The checkpoint, and beside it what the objective alone needs; `state_dict` comes gathered from shards."""
