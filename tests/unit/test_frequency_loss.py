@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,19 +16,31 @@ import tiny_pretraining
 from maskwright.training.pretrain.frequency import frequency_loss, is_hardly_better
 from maskwright.training.pretrain.run import run_pretrain
 
-SPECIAL = (0, 2, 41)
+SPECIAL = (0, 2, 36)
 
 
 @given(st.lists(st.lists(st.integers(0, 36), max_size=13), max_size=7))
-def test_it_is_the_cross_entropy_of_the_tokens_own_frequencies(rows: list[list[int]]) -> None:
-    ids = torch.tensor([i for row in rows for i in row if i not in SPECIAL], dtype=torch.long)
-    found = frequency_loss(rows, SPECIAL)
-    if not len(ids):
+def test_it_is_the_mean_over_tokens_each_left_out_in_turn(rows: list[list[int]]) -> None:
+    ids = [i for row in rows for i in row if i not in SPECIAL]
+    found = frequency_loss(rows, 37, SPECIAL)
+    if not ids:
         assert found is None
         return
-    guess = torch.zeros(37, dtype=torch.float64).index_add_(0, ids, torch.ones(len(ids), dtype=torch.float64))
-    logits = guess.log().expand(len(ids), -1)
-    assert found == pytest.approx(float(torch.nn.functional.cross_entropy(logits, ids)), abs=1e-12)
+    losses = []
+    for place, token in enumerate(ids):
+        others = Counter(ids[:place] + ids[place + 1 :])
+        weights = {i: others[i] + 0.1 for i in range(37) if i not in SPECIAL}
+        losses.append(-math.log(weights[token] / sum(weights.values())))
+    assert found == pytest.approx(sum(losses) / len(losses), rel=1e-12)
+
+
+def test_few_rows_do_not_flatter_it() -> None:
+    """Tokens all alike drawn: the loss of many is their entropy; of few it is higher, where their entropy is lower."""
+    draws = np.random.default_rng(7).integers(3, 103, size=10_007).tolist()
+    many, few = frequency_loss([draws], 103, (0, 1, 2)), frequency_loss([draws[:53]], 103, (0, 1, 2))
+    assert many == pytest.approx(math.log(100), abs=0.02)
+    assert few is not None
+    assert few > math.log(100)
 
 
 @pytest.mark.parametrize("objective", ["mlm", "mae"])

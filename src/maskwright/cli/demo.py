@@ -72,7 +72,9 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _pretraining(result: DemoResult) -> Table:
-    table = _table("Pretraining, from random weights, equal time", "masked loss", "tokens/s", "steps", "time")
+    guess = result.pretrained["mlm"].frequency_loss
+    beside = "" if guess is None else f" (guessing by frequency: {guess:.2f})"
+    table = _table(f"Pretraining, from random weights, equal time{beside}", "masked loss", "tokens/s", "steps", "time")
     names = {"mlm": "MLM, 15% masked", "mae": "MAE, 75% removed"}
     for objective, done in result.pretrained.items():
         loss = "-" if done.eval_loss is None else f"{done.eval_loss:.2f}"

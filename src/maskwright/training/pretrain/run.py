@@ -41,8 +41,8 @@ _FREE |= {"save_steps", "save_total_limit", "n_processes", "cache_dir", "max_min
 class PretrainResult:
     """What a run came to.
 
-    `eval_loss` is the masked loss of held-out rows at a rate of 0.15, in nats a token; `frequency_loss` what the best
-    guess that ignores the context scores on the same rows. `n_tokens` are real tokens of all ranks; they and
+    `eval_loss` is the masked loss of held-out rows at a rate of 0.15, in nats a token; `frequency_loss` that of
+    guessing by the frequency of tokens on the same rows. `n_tokens` are real tokens of all ranks; they and
     `train_s`, which includes evaluation and saving, are of the whole run, resumed or not. `n_documents` and
     `n_bad_lines` are None where text was streamed.
     """

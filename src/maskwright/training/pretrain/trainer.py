@@ -138,7 +138,9 @@ class PretrainTrainer(PackedTrainer):
         return metrics
 
     def _by_frequency(self, prefix: str, dataset: Any) -> dict[str, float]:
-        loss = frequency_loss(dataset["input_ids"], self.processing_class.all_special_ids)
+        tokenizer = self.processing_class
+        vocab_size = 1 + max(tokenizer.get_vocab().values())  # there may be gaps
+        loss = frequency_loss(dataset["input_ids"], vocab_size, tokenizer.all_special_ids)
         return {} if loss is None else {f"{prefix}_frequency_loss": loss}
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Tensor] | None = None) -> None:
