@@ -68,7 +68,9 @@ class PretrainConfig(RunOptions):
 
     max_tokens_per_batch: int = option(8192, "real tokens of a batch and device")
     num_train_epochs: float = option(1.0, "passes over the corpus")
-    max_minutes: float | None = option(None, "stop after so many minutes of training, anew when resumed (the schedule is cut short)")
+    max_minutes: float | None = option(
+        None, "stop after so many minutes of training, anew when resumed (the schedule is cut short)"
+    )
     learning_rate: float = option(1e-4, "peak learning rate")
     warmup_steps: float = option(0.05, "steps of linear warm-up, or below 1 their share of all steps")
     adam_beta2: float = option(0.98, "decay of the second moment")
