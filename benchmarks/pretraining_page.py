@@ -26,6 +26,7 @@ def report(work):
             per_step = run["minutes"] / run["n_steps"]
             losses = {line["step"]: line["eval_loss"] for line in lines if "eval_loss" in line}
             curve = [{"minutes": step * per_step, "loss": loss} for step, loss in sorted(losses.items())]
+            del run["output_dir"]
             arms[arm] = run | {"arm": arm, "curve": curve}
     frequency = next(iter(arms.values()))["frequency_loss"]
     cells = [json.loads(path.read_text()) for path in sorted((work / "cells").glob("*.json"))]
