@@ -1,4 +1,4 @@
-"""The loss of guessing by frequency, against the cross entropy of such a guess, and where runs tell it."""
+"""The loss of guessing by frequency, against a loop that leaves out token after token, and where runs tell it."""
 
 from __future__ import annotations
 

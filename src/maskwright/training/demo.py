@@ -38,7 +38,7 @@ _MODEL = {
     "bos_token_id": SPECIAL_TOKENS.index("[CLS]"),
     "eos_token_id": SPECIAL_TOKENS.index("[SEP]"),
 }
-# MAE wants about a third of MLM's: at 2e-3 its states grow a hundredfold and hold next to nothing of the text.
+# MAE wants about a third of MLM's: what 2e-3 made of it was fine-tuned to 17% of the topics right, 3e-4 to 53%.
 _LEARNING_RATES: dict[Objective, float] = {"mlm": 1e-3, "mae": 3e-4}
 _LENGTH = 256
 N_STAGES = 7

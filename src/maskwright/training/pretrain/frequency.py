@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -21,9 +22,7 @@ def frequency_loss(rows: Iterable[Sequence[int]], vocab_size: int, special_ids: 
         >>> round(frequency_loss(rows, vocab_size=9, special_ids=[2, 3]), 3)  # -log((1 + 0.1) / (3 + 7 * 0.1))
         1.213
     """
-    counts = np.zeros(vocab_size)
-    for ids in rows:
-        counts += np.bincount(ids, minlength=vocab_size)
+    counts = np.bincount(np.fromiter(chain.from_iterable(rows), dtype=np.int64), minlength=vocab_size)
     is_ordinary = np.ones(vocab_size, dtype=bool)
     is_ordinary[list(special_ids)] = False
     counts = counts[is_ordinary]
