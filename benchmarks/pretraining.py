@@ -38,8 +38,9 @@ MODEL |= {"pad_token_id": 0, "cls_token_id": 101, "sep_token_id": 102, "bos_toke
 CORPORA = ("docs_open", "indomain", "niutrans_modern_half")
 PRETRAINING = {"max_tokens_per_batch": 1024, "warmup_steps": 0.1, "max_length": 128}
 LEARNING_RATES = (3e-4, 5e-4, 1e-3)
-FINE_TUNING = {"learning_rate": 1e-3, "warmup_steps": 0.1, "num_train_epochs": 3, "max_length": 128}
-FINE_TUNING |= {"per_device_train_batch_size": 32}
+# Many small steps: with batches of 32 and at 1e-3 pretrained and random starts ended alike, the former still learning.
+FINE_TUNING = {"learning_rate": 3e-4, "warmup_steps": 0.1, "num_train_epochs": 3, "max_length": 128}
+FINE_TUNING |= {"per_device_train_batch_size": 8}
 DROPOUT = {"embedding_dropout": 0.1, "mlp_dropout": 0.1, "attention_dropout": 0.1, "classifier_dropout": 0.1}
 RANDOM = "none (random weights)"
 TASKS = ("tnews", "afqmc", "docs_topic")

@@ -94,11 +94,14 @@ def differences(by_key):
     compared = []
     for one, other in wanted:
         keys = [key for name, *key in by_key if name == one and (other, *key) in by_key]
-        if len(keys) > 1:
-            compared.append((one, other, paired(*([by_key[name, *key] for key in keys] for name in (one, other)))))
+        if len(keys) < 2:
+            continue
+        found = paired(*([by_key[name, *key] for key in keys] for name in (one, other)))
+        if found.p is not None:  # None: every pair differs by the same, which tells nothing of the scatter
+            compared.append((one, other, found))
     corrected = holm([found.p for *_, found in compared])
     rows = [
-        [one, other, f"{d.difference:+.2f} ({d.low:+.2f} to {d.high:+.2f})", d.n_pairs, f"{d.p:.3f}", f"{p:.3f}"]
+        [one, other, interval(d), d.n_pairs, f"{d.p:.3f}", f"{p:.3f}"]
         for (one, other, d), p in zip(compared, corrected, strict=True)
     ]
     yield (
@@ -106,6 +109,12 @@ def differences(by_key):
         "one corrected for their number by Holm's method."
     )
     yield table(["pretraining", "against", "difference", "pairs", "p", "p (Holm)"], rows)
+
+
+def interval(found):
+    """Where all pairs are equal there is none."""
+    reach = "" if found.low is None else f" ({found.low:+.2f} to {found.high:+.2f})"
+    return f"{found.difference:+.2f}{reach}"
 
 
 def draw(arms, frequency, path):

@@ -32,7 +32,8 @@ def test_all_runs_and_predictions(done: tuple[Path, DemoResult, list[str]]) -> N
     assert len(lines) == demo.N_STAGES
     assert {name: run.objective for name, run in result.pretrained.items()} == {"mlm": "mlm", "mae": "mae"}
     assert all(run.n_steps >= 1 and run.eval_loss > 0 for run in result.pretrained.values())
-    assert [run.n_steps for run in (result.packed, result.after_mae, result.dropped, result.stock)] == [3, 3, 3, 2]
+    fine_tuned = (result.packed, result.after_mae, result.from_random, result.dropped, result.stock)
+    assert [run.n_steps for run in fine_tuned] == [3, 3, 3, 3, 2]
     assert result.packed.n_tokens == result.dropped.n_tokens
     assert result.packed.padding_avoided > 0.2
     assert result.stock.padding_avoided == 0
@@ -63,7 +64,14 @@ def test_the_verb_prints_a_table_or_json(
     assert [line[:4] for line in told.splitlines() if line[1:2] == "/"] == steps
     assert all(
         word in printed
-        for word in ("MLM, packed", "MAE, 75% removed", "DropToken 0.1", "not packed", "predictions.jsonl")
+        for word in (
+            "MLM, packed",
+            "MAE, 75% removed",
+            "DropToken 0.1",
+            "not packed",
+            "MLM and MAE against random weights",
+            "predictions.jsonl",
+        )
     )
     options = verb.build_parser().parse_args(["--output_dir", str(tmp_path / "b"), "--json"])
     assert verb.run(options) == 0
@@ -90,7 +98,7 @@ def test_the_last_step_audits_the_model_and_a_fault_planted_in_it(
     assert "packed: clean" in printed
     assert "where: model.layers.1.attn" in printed
     report = write_report([folder], folder / "report.html")
-    assert report.records == {"audit": 1, "pretraining run": 2, "fine-tuning run": 4}
+    assert report.records == {"audit": 1, "pretraining run": 2, "fine-tuning run": 5}
 
 
 def test_wordpiece_splits_chinese_and_knows_its_special_tokens() -> None:

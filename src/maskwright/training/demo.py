@@ -41,7 +41,7 @@ _MODEL = {
 # MAE wants about a third of MLM's: what 2e-3 made of it was fine-tuned to 17% of the topics right, 3e-4 to 53%.
 _LEARNING_RATES: dict[Objective, float] = {"mlm": 1e-3, "mae": 3e-4}
 _LENGTH = 256
-N_STAGES = 7
+N_STAGES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +67,7 @@ class DemoResult:
     pretrained: dict[str, PretrainResult]
     packed: FinetuneResult
     after_mae: FinetuneResult
+    from_random: FinetuneResult
     dropped: FinetuneResult
     stock: FinetuneResult
     samples: list[dict[str, Any]]
@@ -106,8 +107,10 @@ def run_demo(folder: Path, size: DemoSize | None = None, tell: Callable[[str], N
 
     tell(f"fine-tuning what the MLM left, packed: {data.n_labels} topics")
     packed = run_finetune(_config(folder, "packed", size, "mlm"), data)
-    tell("the same from what the MAE left; and from the MLM with DropToken, a tenth of the tokens left out")
+    tell("the same from what the MAE left, and from random weights")
     after_mae = run_finetune(_config(folder, "packed-after-mae", size, "mae"), data)
+    from_random = run_finetune(_config(folder, "packed-from-random", size, None), data)
+    tell("the same from the MLM with DropToken, a tenth of the tokens left out")
     dropped = run_finetune(_config(folder, "packed-droptoken", size, "mlm", drop_rate=0.1), data)
     tell(f"the same job unpacked, its first {size.stock_steps} steps")
     stock_config = _config(folder, "stock", size, "mlm", packed=False)
@@ -116,7 +119,8 @@ def run_demo(folder: Path, size: DemoSize | None = None, tell: Callable[[str], N
 
     tell("predicting held-out paragraphs")
     samples = _predict(folder, data, data.splits[TEST])
-    result = DemoResult(str(folder), {"mlm": mlm, "mae": mae}, packed, after_mae, dropped, stock, samples)
+    pretrained = {"mlm": mlm, "mae": mae}
+    result = DemoResult(str(folder), pretrained, packed, after_mae, from_random, dropped, stock, samples)
     write_json(folder / "demo.json", result.to_dict())
     return result
 
@@ -147,9 +151,12 @@ def _pretraining(folder: Path, objective: Objective, size: DemoSize, examples: l
     )
 
 
-def _config(folder: Path, name: str, size: DemoSize, start: Objective, **changes: Any) -> FinetuneConfig:
+def _config(folder: Path, name: str, size: DemoSize, start: Objective | None, **changes: Any) -> FinetuneConfig:
+    begin: dict[str, Any] = {"from_config": "modernbert", "tokenizer": str(folder / "tokenizer")}
+    if start is not None:
+        begin = {"model": str(folder / f"pretrained-{start}")}
     return FinetuneConfig(
-        model=str(folder / f"pretrained-{start}"),
+        **begin,
         config_overrides=_MODEL,
         train_file="the bundled docs_topic sample",
         output_dir=str(folder / name),
