@@ -1,9 +1,9 @@
 """Pretraining steps of BERT-base: stock masked LM, packed masked LM with its head on targets, and MAE.
 
-    .venv/bin/python benchmarks/mae.py [--settings 128 512 bf16] [--rounds 3]
+    .venv/bin/python benchmarks/mae.py [--settings 128 512 bf16] [--rounds 3] [--tokens 2048] [--decoders ...]
 
-Forward, backward and AdamW on 2048 tokens a step (rows full, as blocks of pretraining text are), all variants in turn
-in one process, without dropout, as pretraining on much text goes. Stock computes logits of all positions. MAE hides 75%
+Forward, backward and AdamW on rows that are full (as blocks of pretraining text are), all variants in turn in one
+process, without dropout, as pretraining on much text goes. Stock computes logits of all positions. MAE hides 75%
 and has a decoder of 1 or 2 layers over all tokens, or one cross-attention layer; it predicts all hidden tokens, or a
 fifth of them (15% of all, as many as the masked LM).
 """
@@ -23,7 +23,7 @@ from maskwright.objectives.units import choose, token_units
 from maskwright.training.pretrain.objective import MaskedLanguageModel
 
 SETTINGS = {"128": (128, 21128, False), "512": (512, 30522, False), "bf16": (128, 21128, True)}
-N_TOKENS, LAYERS, WIDTH, INNER = 2048, 12, 768, 3072
+LAYERS, WIDTH, INNER = 12, 768, 3072
 DECODERS = {"2 layers": ("layers", 2), "1 layer": ("layers", 1), "cross-attention": ("cross_attention", 1)}
 SHARES = {"all": 1.0, "a fifth": 0.2}
 
@@ -48,9 +48,9 @@ def with_optimizer(loss_of, module, bf16):
     return step
 
 
-def steps(length, vocab, bf16, decoders=DECODERS):
+def steps(length, vocab, bf16, n_tokens, decoders):
     """Every variant as a function that does one step."""
-    ids = torch.randint(5, vocab, (N_TOKENS // length, length), generator=stream(0))
+    ids = torch.randint(5, vocab, (n_tokens // length, length), generator=stream(0))
     everything = torch.ones_like(ids, dtype=torch.bool)
     corrupted, labels = Corruption(4, torch.arange(5, vocab), exact=True)(ids, everything, stream(1))
     hidden = choose(token_units(everything), 0.75, stream(2), exact=True)
@@ -67,7 +67,8 @@ def steps(length, vocab, bf16, decoders=DECODERS):
         ),
         "packed MLM": with_optimizer(lambda: mean(packed(corrupted, mask, labels)), packed, bf16),
     }
-    for decoder, (kind, n_layers) in decoders.items():
+    for decoder in decoders:
+        kind, n_layers = DECODERS[decoder]
         mae = MaskedAutoencoder(new_model(length, vocab), kind, n_layers)
         for share in SHARES:
             variants[f"MAE, {decoder}, {share}"] = with_optimizer(
@@ -84,10 +85,10 @@ def ratio_of(pair):
     return pair[0] / pair[1]
 
 
-def flops(length, vocab):
+def flops(length, vocab, n_tokens):
     """Of a step, forward and backward: products of the encoder, the decoder, attention and the head."""
     layer = 2 * (4 * WIDTH * WIDTH + 2 * WIDTH * INNER)
-    n_hidden = 0.75 * N_TOKENS
+    n_hidden = 0.75 * n_tokens
 
     def head(n):
         return n * 2 * (WIDTH * WIDTH + WIDTH * vocab)
@@ -95,29 +96,29 @@ def flops(length, vocab):
     def encoder(n, seen, layers=LAYERS):
         return layers * n * (layer + 4 * seen * WIDTH)
 
-    n_targets = round(0.15 * N_TOKENS)
+    n_targets = round(0.15 * n_tokens)
     found = {
-        "stock": encoder(N_TOKENS, length) + head(N_TOKENS),
-        "packed MLM": encoder(N_TOKENS, length) + head(n_targets),
+        "stock": encoder(n_tokens, length) + head(n_tokens),
+        "packed MLM": encoder(n_tokens, length) + head(n_targets),
     }
     for decoder, (kind, n_layers) in DECODERS.items():
         for share, part in SHARES.items():
             n = part * n_hidden
             if kind == "layers":
-                light = encoder(N_TOKENS, length, n_layers)
+                light = encoder(n_tokens, length, n_layers)
             else:
                 light = (
                     n * (2 * (2 * WIDTH * WIDTH + 2 * WIDTH * INNER) + length * WIDTH)
-                    + N_TOKENS / 4 * 4 * WIDTH * WIDTH
+                    + n_tokens / 4 * 4 * WIDTH * WIDTH
                 )
-            found[f"MAE, {decoder}, {share}"] = encoder(N_TOKENS / 4, length / 4) + light + head(n)
+            found[f"MAE, {decoder}, {share}"] = encoder(n_tokens / 4, length / 4) + light + head(n)
     return {name: 3 * work for name, work in found.items()}
 
 
-def products(vocab, dtype):
+def products(vocab, n_tokens, dtype):
     """The very matrix products of a packed masked-LM step and nothing else, as a function; and their operations."""
-    n_targets = round(0.15 * N_TOKENS)
-    shapes = [(N_TOKENS, WIDTH, WIDTH)] * 4 * LAYERS + [(N_TOKENS, WIDTH, INNER), (N_TOKENS, INNER, WIDTH)] * LAYERS
+    n_targets = round(0.15 * n_tokens)
+    shapes = [(n_tokens, WIDTH, WIDTH)] * 4 * LAYERS + [(n_tokens, WIDTH, INNER), (n_tokens, INNER, WIDTH)] * LAYERS
     shapes += [(n_targets, WIDTH, WIDTH), (n_targets, WIDTH, vocab)]
     made = {
         shape: (torch.randn(shape[0], shape[1], dtype=dtype), torch.randn(shape[2], shape[1], dtype=dtype))
@@ -135,14 +136,16 @@ def products(vocab, dtype):
     return multiply, 3 * sum(2 * n * k * m for n, k, m in shapes)
 
 
-def measure(name, rounds):
+def measure(name, rounds, n_tokens, decoders):
     length, vocab, bf16 = SETTINGS[name]
-    times = interleave(steps(length, vocab, bf16), rounds)
-    work = flops(length, vocab)
-    for variant in work:
+    times = interleave(steps(length, vocab, bf16, n_tokens, decoders), rounds)
+    work = flops(length, vocab, n_tokens)
+    for variant in times:
         yield {
             "setting": name,
             "variant": variant,
+            "tokens": n_tokens,
+            "rounds": rounds,
             "ms": 1e3 * median(times[variant]),
             "against stock": ratio(times, "stock", variant),
             "against packed MLM": ratio(times, "packed MLM", variant),
@@ -151,20 +154,20 @@ def measure(name, rounds):
         }
 
 
-def measure_share(name, rounds):
+def measure_share(name, rounds, n_tokens):
     """The packed masked-LM step and its matrix products alone, in turn, with nothing else in memory."""
     length, vocab, bf16 = SETTINGS[name]
-    multiply, n_operations = products(vocab, torch.bfloat16 if bf16 else torch.float32)
-    packed = steps(length, vocab, bf16, {})["packed MLM"]
+    multiply, n_operations = products(vocab, n_tokens, torch.bfloat16 if bf16 else torch.float32)
+    packed = steps(length, vocab, bf16, n_tokens, ())["packed MLM"]
     times = interleave({"packed MLM": packed, "GEMM": multiply}, rounds)
-    share = flops(length, vocab)["packed MLM"] / n_operations * ratio(times, "GEMM", "packed MLM")
+    share = flops(length, vocab, n_tokens)["packed MLM"] / n_operations * ratio(times, "GEMM", "packed MLM")
     yield {"setting": name, "variant": "share of GEMM rate", "share": share, "rounds": rounds}
 
 
 def report(records):
     parts = [
-        f"Forward, backward and fused AdamW on {N_TOKENS} tokens, BERT-base without dropout; medians over rounds, "
-        "ratios within a round, above 1 = faster."
+        "Forward, backward and fused AdamW, BERT-base without dropout; medians over rounds, ratios within a round, "
+        "above 1 = faster."
     ]
     columns = ["variant", "ms", "against stock", "against packed MLM"]
     columns += ["FLOPs against stock", "FLOPs against packed MLM"]
@@ -175,7 +178,9 @@ def report(records):
             parts.append(f"{name}: not measured yet.")
             continue
         rows.sort(key=lambda row: -row[1])
-        parts += [f"Length {length}, vocabulary {vocab}, {'bfloat16' if bf16 else 'float32'}:", table(columns, rows)]
+        first, kind = next(record for record in mine if "ms" in record), "bfloat16" if bf16 else "float32"
+        size = f"{first['tokens']} tokens a step, {first['rounds']} rounds"
+        parts += [f"Length {length}, vocabulary {vocab}, {kind}, {size}:", table(columns, rows)]
         parts += [
             f"The packed masked-LM step reaches {record['share']:.2f} of the rate of its own matrix products alone "
             f"({record['rounds']} rounds in turn)."
@@ -190,11 +195,13 @@ def main():
     parser.add_argument("--settings", nargs="+", default=list(SETTINGS), choices=SETTINGS)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--share_only", action="store_true", help="only the share of the GEMM rate, from 5 rounds")
+    parser.add_argument("--tokens", type=int, default=2048, help="a step")
+    parser.add_argument("--decoders", nargs="+", default=list(DECODERS), choices=DECODERS)
     options = parser.parse_args()
     torch.set_num_threads(os.cpu_count() or 1)
     for name in options.settings:
-        found = [] if options.share_only else list(measure(name, options.rounds))
-        found += measure_share(name, 5)
+        found = [] if options.share_only else list(measure(name, options.rounds, options.tokens, options.decoders))
+        found += measure_share(name, max(5, options.rounds), options.tokens)
         for record in found:
             print(record, flush=True)
         records = merge("mae", found, ("setting", "variant"))
