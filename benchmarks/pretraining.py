@@ -1,6 +1,6 @@
 """Which pretraining gives the best encoder for the same compute: MLM at 15% or 40%, or MAE with 75% or 50% hidden?
 
-    .venv/bin/python benchmarks/pretraining.py pretrain WORK DATA [--cpu_minutes 50]
+    .venv/bin/python benchmarks/pretraining.py pretrain WORK DATA [--cpu_minutes 50 | --repeat]
     .venv/bin/python benchmarks/pretraining.py finetune WORK DATA [--seeds 0 1 2] [--examples 3000]
     .venv/bin/python benchmarks/pretraining_page.py WORK
 
@@ -9,7 +9,7 @@ Chinese. Each pretraining gets the steps that fit in the same processor time of 
 measured first, one pretraining after the other (let nothing else run), so every schedule ends at zero and what
 disturbs the machine later costs nobody a step. Then each tries every learning rate for the first sixth of its steps,
 for what suits one objective breaks another, and goes the whole way with its best; as many at a time as there are
-processors.
+processors. `--repeat` takes steps and learning rates from the published results, which saves the measuring and trying.
 Fine-tuned on TNEWS, AFQMC and docs_topic, with and without the embedding correction where [MASK] was an input. What is
 finished is not done again: kill it and start it anew as you like.
 """
@@ -117,7 +117,8 @@ def pretrain_arm(work, data, arm, rate, *, only_begin=False):
 
 def tuned(work, arm):
     """Held-out loss after the first sixth by learning rate."""
-    found = {}
+    plan = work / "pretrained" / f"{arm}.json"
+    found = {float(rate): loss for rate, loss in json.loads(plan.read_text()).get("tried", {}).items()}
     for rate in LEARNING_RATES:
         path = work / "tuning" / f"{arm} at {rate:g}" / "spent.json"
         if path.exists():
@@ -125,10 +126,23 @@ def tuned(work, arm):
     return found
 
 
-def pretrain(work, data, minutes):
+def repeat():
+    """Arm -> steps, minutes, learning rate and the rates tried, as published."""
+    from harness import RESULTS
+
+    records = json.loads((RESULTS / "pretraining.json").read_text())["records"]
+    wanted = ("steps", "minutes", "learning_rate", "tried")
+    return {record["arm"]: {key: record[key] for key in wanted} for record in records if "arm" in record}
+
+
+def pretrain(work, data, minutes, plans):
     from transformers import BertTokenizer
 
     (work / "pretrained").mkdir(parents=True, exist_ok=True)
+    for arm, plan in plans.items():
+        path = work / "pretrained" / f"{arm}.json"
+        if not path.exists():
+            path.write_text(json.dumps(plan))
     vocabulary = (data / "vocab" / "google_zh_vocab.txt").read_text(encoding="utf-8").split("\n")
     vocabulary = [token for token in vocabulary if token]
     BertTokenizer(vocab={token: i for i, token in enumerate(vocabulary)}).save_pretrained(work / "tokenizer")
@@ -136,11 +150,12 @@ def pretrain(work, data, minutes):
         known = (work / "pretrained" / f"{arm}.json").exists()
         if not known and in_process("calibrate", work, data, arm, minutes).wait():
             raise SystemExit(f"{arm} failed; see above")
-    untried = [(arm, rate) for arm in ARMS for rate in LEARNING_RATES if rate not in tuned(work, arm)]
-    side_by_side("tune", work, data, untried)
+    known = {arm: json.loads((work / "pretrained" / f"{arm}.json").read_text()).get("learning_rate") for arm in ARMS}
+    tried = [(arm, rate) for arm in ARMS if not known[arm] for rate in LEARNING_RATES]
+    side_by_side("tune", work, data, [(arm, rate) for arm, rate in tried if rate not in tuned(work, arm)])
     waiting = [arm for arm in ARMS if not (work / "pretrained" / arm / "spent.json").exists()]
-    tried = {arm: tuned(work, arm) for arm in waiting}
-    side_by_side("arm", work, data, [(arm, min(losses, key=losses.get)) for arm, losses in tried.items()])
+    best = {arm: known[arm] or min(losses := tuned(work, arm), key=losses.get) for arm in waiting}
+    side_by_side("arm", work, data, list(best.items()))
 
 
 def in_process(stage, work, data, *words):
@@ -232,6 +247,7 @@ def main():
             options.add_argument("cpu_minutes", type=float)
         elif stage == "pretrain":
             options.add_argument("--cpu_minutes", type=float, default=50)
+            options.add_argument("--repeat", action="store_true", help="the published steps and learning rates")
         elif stage == "cell":
             for name in ("name", "task", "seed"):
                 options.add_argument(name)
@@ -246,7 +262,7 @@ def main():
     elif o.stage == "calibrate":
         calibrate(work, o.data, o.arm, o.cpu_minutes)
     elif o.stage == "pretrain":
-        pretrain(work, o.data, o.cpu_minutes)
+        pretrain(work, o.data, o.cpu_minutes, repeat() if o.repeat else {})
     elif o.stage == "cell":
         cell(work, o.data, o.name, o.task, int(o.seed), o.examples)
     else:

@@ -27,7 +27,7 @@ def report(work):
             losses = {line["step"]: line["eval_loss"] for line in lines if "eval_loss" in line}
             curve = [{"minutes": step * per_step, "loss": loss} for step, loss in sorted(losses.items())]
             del run["output_dir"]
-            arms[arm] = run | {"arm": arm, "curve": curve}
+            arms[arm] = run | {"arm": arm, "curve": curve, "tried": tuned(work, arm)}
     frequency = next(iter(arms.values()))["frequency_loss"]
     cells = [json.loads(path.read_text()) for path in sorted((work / "cells").glob("*.json"))]
     draw(arms, frequency, RESULTS / "pretraining.png")
@@ -42,7 +42,7 @@ def report(work):
         ]
         for arm, run in arms.items()
     ]
-    tried = {arm: tuned(work, arm) for arm in ARMS}
+    tried = {arm: run["tried"] for arm, run in arms.items()}
     rates = sorted({rate for losses in tried.values() for rate in losses})
     parts = [
         f"ModernBERT {MODEL['num_hidden_layers']} x {MODEL['hidden_size']}, {json.dumps(PRETRAINING)}, one thread "
