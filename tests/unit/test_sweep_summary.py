@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.axes import Axes
 from scipy import stats
 
-from maskwright.training.sweep.plot import draw_drop_rates, lines_of
+from maskwright.training.sweep.plot import draw_differences, draw_drop_rates, lines_of
 from maskwright.training.sweep.summary import Summary, in_words, summarise
 from maskwright.training.sweep.write import as_markdown, write_summary
 
@@ -171,7 +172,23 @@ def test_the_files(tmp_path: Path) -> None:
     assert "| far | drop | +4.00 | +1.52 to +6.48 | 0.020 | 0.040 | better |" in page
     assert "| far | drop | 16.0 | 390 | 1.25x |" in page
     assert "![Score against drop rate](drop_rate.png)" in page
-    assert (tmp_path / "drop_rate.png").read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    assert "![Intervals of the differences](differences.png)" in page
+    for name in ("drop_rate.png", "differences.png"):
+        assert (tmp_path / name).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+
+
+def test_the_differences_are_drawn_in_points_and_filled_where_they_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+    monkeypatch.setattr(Axes, "errorbar", lambda axes, x, y, **style: drawn.append((x, style)))
+    assert draw_differences(summary_of(records()), tmp_path / "differences.png")
+    (far, style), (near, other) = drawn
+    assert (far, near) == (pytest.approx(4.0), pytest.approx(1 / 3))
+    assert [float(end) for (end,) in style["xerr"]] == pytest.approx([2.484, 2.484], abs=1e-3)
+    assert (style["markerfacecolor"], other["markerfacecolor"]) == (style["color"], "white")
+    one_seed = [item for item in records() if item["seed"] == 1]
+    assert not draw_differences(summary_of(one_seed), tmp_path / "none.png")
 
 
 def test_the_plot_shows_means_and_deviations_by_rate(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A sweep's summary as files: JSON, CSV, Markdown, and a plot where drop rates differ."""
+"""A sweep's summary as files: JSON, CSV, Markdown, and plots of what there is to plot."""
 
 from __future__ import annotations
 
@@ -8,27 +8,31 @@ from pathlib import Path
 
 from maskwright.training.runs import write_json
 from maskwright.training.sweep.compare import CONFIDENCE
-from maskwright.training.sweep.plot import draw_drop_rates
+from maskwright.training.sweep.plot import draw_differences, draw_drop_rates
 from maskwright.training.sweep.summary import LEVEL, Row, Summary, in_words, label_of, unit_of
 
-PLOT = "drop_rate.png"
+# File -> its heading, and what draws it and says whether there was anything to draw.
+PLOTS = {
+    "differences.png": ("Intervals of the differences", draw_differences),
+    "drop_rate.png": ("Score against drop rate", draw_drop_rates),
+}
 
 
 def write_summary(root: Path, summary: Summary) -> None:
-    """Write summary.json, summary.csv, summary.md and, where variants differ in `drop_rate`, drop_rate.png."""
+    """Write summary.json, summary.csv, summary.md, and of differences.png and drop_rate.png what has data."""
     write_json(root / "summary.json", summary)
     with (root / "summary.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(summary["rows"][0]))
         writer.writeheader()
         writer.writerows(summary["rows"])
-    has_plot = draw_drop_rates(summary, root / PLOT)
-    if not has_plot:
-        (root / PLOT).unlink(missing_ok=True)
-    (root / "summary.md").write_text(as_markdown(summary, PLOT if has_plot else None), encoding="utf-8")
+    drawn = [name for name, (_, draw) in PLOTS.items() if draw(summary, root / name)]
+    for name in set(PLOTS).difference(drawn):
+        (root / name).unlink(missing_ok=True)
+    (root / "summary.md").write_text(as_markdown(summary, drawn), encoding="utf-8")
 
 
-def as_markdown(summary: Summary, plot: str | None = None) -> str:
-    """The summary for people: findings in words, scores, differences, cost, and what failed."""
+def as_markdown(summary: Summary, plots: Sequence[str] = ()) -> str:
+    """The summary for people: findings in words, scores, differences, cost, `plots` (of PLOTS), and what failed."""
     rows: list[Row] = summary["rows"]
     units = {task: unit_of([row for row in rows if row["task"] == task]) for task in summary["tasks"]}
     parts = [f"# Sweep: {len(summary['tasks'])} tasks, {len(summary['variants'])} variants", ""]
@@ -65,8 +69,9 @@ def as_markdown(summary: Summary, plot: str | None = None) -> str:
     ]
     parts += ["", "## Cost", "", _cost_note(summary), ""]
     parts += [_table(["task", "variant", "training s", "real tokens/s", "speed"], [_cost(row) for row in rows])]
-    if plot is not None:
-        parts += ["", "## Score against drop rate", "", f"![Score against drop rate]({plot})"]
+    for name in plots:
+        heading, _ = PLOTS[name]
+        parts += ["", f"## {heading}", "", f"![{heading}]({name})"]
     if failures := grouped_failures(summary):
         parts += ["", "## Failed", ""]
         parts += [f"- {_plain(name)}: {_plain(error)}" for name, error in failures]
