@@ -8,7 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-_PLACES = 4  # decimals of a column's fractions, at most
+# Decimals of a column's fractions, at most: of any, and where all are below 0.01.
+_PLACES, _SMALL_PLACES = 4, 6
 
 
 def number(value: Any) -> float | None:
@@ -44,11 +45,13 @@ def show(value: Any) -> str:
 
 
 def show_column(values: Sequence[Any]) -> list[str]:
-    """A column as people read it: fractions with the same number of decimals, four at most.
+    """A column as people read it: fractions with the same number of decimals, four at most, six if all are small.
 
     Example:
         >>> show_column([0.57, 0.57154, None, 0.01234, 2e-5]), show_column([1, "a"])
         (['0.5700', '0.5715', '', '0.0123', '2e-05'], ['1', 'a'])
+        >>> show_column([0.00032949, -0.006])
+        ['0.000329', '-0.006000']
     """
     texts = [show(value) for value in values]
     places = {
@@ -56,10 +59,10 @@ def show_column(values: Sequence[Any]) -> list[str]:
         for i, value in enumerate(values)
         if isinstance(value, float) and re.fullmatch(r"-?\d{1,3}(\.\d+)?", texts[i])
     }
-    most = min(max(places.values(), default=0), _PLACES)
-    # Small values among larger ones are rounded like them, unless that would make them 0.
-    small = all(abs(values[i]) < 0.01 for i in places)
-    even = {i for i, n in places.items() if n <= most or (not small and abs(values[i]) >= 0.1**_PLACES)}
+    limit = _SMALL_PLACES if all(abs(values[i]) < 0.01 for i in places) else _PLACES
+    most = min(max(places.values(), default=0), limit)
+    # Rounded alike, unless that would make a value 0.
+    even = {i for i, n in places.items() if n <= most or abs(values[i]) >= 0.1**limit}
     return [f"{values[i]:.{most}f}" if i in even else text for i, text in enumerate(texts)]
 
 
